@@ -27,7 +27,7 @@ PICTURE_COLUMNS = ("image", "bytes", "path")
 ROW_COLUMNS = ("features", "data")
 
 
-_LOADED: weakref.WeakSet[_Loaded] = weakref.WeakSet()
+_LOADED: weakref.WeakSet[_LoadedModel] = weakref.WeakSet()
 
 
 def _begin_anew_after_fork() -> None:
@@ -39,7 +39,7 @@ if hasattr(os, "register_at_fork"):  # missing on Windows
     os.register_at_fork(after_in_child=_begin_anew_after_fork)
 
 
-class _Loaded:
+class _LoadedModel:
     """A model with its own session, which processes one call at a time.
 
     A forked process opens a new session at its first call, since a thread of the parent may have held the lock at the
@@ -73,7 +73,7 @@ class _Loaded:
         return f"<{name}: {self.model.network.name} on {info.target} in {self.arguments.dtype} ({info.name})>"
 
 
-class Classifier(_Loaded):
+class Classifier(_LoadedModel):
     """A network that reads pictures, loaded once and called many times, from any thread.
 
     See `trninfer.classify` for arguments and errors. An instance can be called with the columns of a batch, as done by
@@ -134,7 +134,7 @@ class Classifier(_Loaded):
         return {**batch, **_columns(self.classify(sources, on_error="collect"), len(sources))}
 
 
-class Predictor(_Loaded):
+class Predictor(_LoadedModel):
     """A network that reads rows of features, loaded once and called many times, from any thread.
 
     See `trninfer.predict` for arguments and errors. An instance can be called with the columns of a batch, as done by

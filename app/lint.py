@@ -72,7 +72,7 @@ def lint(
         return
     if not files:
         raise UsageError("lint requires at least one FILE; --rules lists what is checked")
-    checked = _Checked()
+    checked = _LintResults()
     for path in files:
         _check_all(path, checked, shapes, static)
     for path in checked.without:
@@ -86,7 +86,7 @@ def lint(
 
 
 @dataclass
-class _Checked:
+class _LintResults:
     """Results of the files checked so far."""
 
     findings: set[Finding] = field(default_factory=set)
@@ -95,7 +95,7 @@ class _Checked:
     unusable: bool = False
 
 
-def _check(path: Path, checked: _Checked, shapes: str | None, static: bool) -> None:
+def _check(path: Path, checked: _LintResults, shapes: str | None, static: bool) -> None:
     """Check a file. Raises UsageError if the shapes are malformed."""
     from ..simulator.checking.lint import SourceError, examine_file
 
@@ -125,7 +125,7 @@ def _python_files(folder: Path) -> list[Path]:
     return paths
 
 
-def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]], checked: _Checked) -> set[Finding]:
+def _tried(path: Path, shapes: str | None, known: frozenset[tuple[str, int]], checked: _LintResults) -> set[Finding]:
     """Return the findings from running a file's kernels in a subprocess, except on lines that already have a
     finding. If they could not run, a file for which shapes are given counts as unusable."""
     from ..simulator.checking.lint import Finding
@@ -156,7 +156,7 @@ def _line(finding: Finding) -> str:
     return shorten(line, LONGEST + len(printable(finding.path)))
 
 
-def _check_all(path: Path, checked: _Checked, shapes: str | None, static: bool) -> None:
+def _check_all(path: Path, checked: _LintResults, shapes: str | None, static: bool) -> None:
     """Check a file, or the files in a folder, and report files that cannot be checked."""
     try:
         for file in _python_files(path) if path.is_dir() else [path]:

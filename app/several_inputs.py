@@ -10,7 +10,7 @@ from typing import Any
 from ..inference.pictures import PictureBatches
 from ..inference.predictions import InputNames
 from ..inference.search import InputProblem
-from ..inference.several import GivenInputs, PackedBatches, find_streamed, given_batches, given_names, name_example
+from ..inference.several import FixedInputs, PackedBatches, find_streamed, given_batches, given_names, name_example
 from ..inference.stream import Batch, SourceBatch
 from ..models.inputs import ImageInput, SeveralInputs
 from .answering import Inputs
@@ -38,7 +38,7 @@ def parse_inputs(words: Sequence[str]) -> dict[str, str]:
 
 def open_several(
     spec: SeveralInputs,
-    given: GivenInputs,
+    given: FixedInputs,
     names: Sequence[str],
     problems: list[InputProblem],
     options: PictureOptions,
@@ -48,13 +48,13 @@ def open_several(
     if streamed is None:
         if names or problems:
             raise UsageError("all inputs of the network are specified by --input; omit the pictures")
-        return _AllGiven(spec, given)
+        return _FixedExamples(spec, given)
     if not names and not problems:
         raise UsageError(
             f"no pictures specified for the input {streamed.name!r}; pass files, or --input {streamed.name}=FILE"
         )
     assert isinstance(streamed.input, ImageInput)
-    return _OneStreamed(names, problems, spec, given, (streamed.name, streamed.input), options)
+    return _StreamedPictures(names, problems, spec, given, (streamed.name, streamed.input), options)
 
 
 class _StreamedStates(FileStates):
@@ -76,7 +76,7 @@ class _StreamedStates(FileStates):
         return name.sources.get(self._streamed, name) if isinstance(name, InputNames) else name
 
 
-class _OneStreamed(PictureInputs):
+class _StreamedPictures(PictureInputs):
     """Pictures for one input, combined with fixed values for the other inputs."""
 
     def __init__(
@@ -84,7 +84,7 @@ class _OneStreamed(PictureInputs):
         names: Sequence[str],
         problems: list[InputProblem],
         spec: SeveralInputs,
-        given: GivenInputs,
+        given: FixedInputs,
         streamed: tuple[str, ImageInput],
         options: PictureOptions,
     ) -> None:
@@ -113,7 +113,7 @@ class _OneStreamed(PictureInputs):
         return name_example(self._several, self._given, self._streamed, name)
 
 
-class _AllGiven:
+class _FixedExamples:
     """Examples for which all inputs are given with --input."""
 
     command = "classify"
@@ -122,7 +122,7 @@ class _AllGiven:
     prepare = None
     states = None
 
-    def __init__(self, spec: SeveralInputs, given: GivenInputs) -> None:
+    def __init__(self, spec: SeveralInputs, given: FixedInputs) -> None:
         self._spec, self._given = spec, given
         self._answered: Set[str | int] = frozenset()
         self.problems: list[InputProblem] = []
@@ -149,7 +149,7 @@ class _AllGiven:
         self.problems.append(InputProblem(name, reason))
 
 
-def _identity(given: GivenInputs) -> Identity:
+def _identity(given: FixedInputs) -> Identity:
     """Return the identity of the inputs: a hash of their arrays, since a file may have changed since the
     interruption."""
     sums = {name: f"{zlib.crc32(array.tobytes()):08x}" for name, array in given.arrays.items()}

@@ -85,7 +85,7 @@ class Ranked(NamedTuple):
     rank_correlation: float
 
 
-class Changed(NamedTuple):
+class VersionChange(NamedTuple):
     """A change between two versions: the measured and the predicted change of the time, in percent."""
 
     kind: str
@@ -137,11 +137,11 @@ def ratio_errors(members: Sequence[PredictedRow]) -> Iterator[float]:
         yield abs(percentage_error(slow.predicted_us / fast.predicted_us, measured))
 
 
-def changes(predictions: Sequence[PredictedRow]) -> list[Changed]:
+def changes(predictions: Sequence[PredictedRow]) -> list[VersionChange]:
     """Return the pairs of `CHANGES` for which both rows were predicted."""
     rows = {prediction.row.id: prediction for prediction in predictions}
     return [
-        Changed(
+        VersionChange(
             kind,
             before,
             after,

@@ -48,7 +48,7 @@ def check_limits(confidence: float, iou: float, max_detections: int) -> Limits:
     return Limits(float(confidence), float(iou), max_detections)
 
 
-class Found(NamedTuple):
+class BoxArrays(NamedTuple):
     """The K boxes of a picture, in order of decreasing confidence, in pixels of the network's image."""
 
     corners: np.ndarray  # float32 [K, 4]: x1, y1, x2, y2
@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
 def find_boxes(
     head: BoxHead, size: tuple[int, int], rows: np.ndarray, others: Mapping[str, np.ndarray], limits: Limits
-) -> Found:
+) -> BoxArrays:
     """Return the boxes of one picture.
 
     `rows` is the primary output in its original shape, `others` contains the other outputs, keyed by name, and `size`
@@ -94,7 +94,7 @@ def find_boxes(
         candidates, corners = best[survivors], corners[survivors]
         confidences, classes = confidences[candidates], classes[candidates]
     masks = np.asarray(table[candidates, head.columns.masks], np.float32)
-    boxes = Found(corners, confidences, classes, masks, _keypoints(head, size, table, others, candidates))
+    boxes = BoxArrays(corners, confidences, classes, masks, _keypoints(head, size, table, others, candidates))
     return boxes._replace(oriented=_oriented(head, corners, table, candidates)) if head.angle else boxes
 
 
@@ -232,7 +232,7 @@ def _keypoints(
     return points
 
 
-def move_to_picture(found: Found, frame: Frame) -> Found:
+def move_to_picture(found: BoxArrays, frame: Frame) -> BoxArrays:
     """Convert boxes to pixels of the picture, clipped to its edges; outlines are not clipped."""
     if found.oriented is not None:
         turned = _outlines(found.oriented, frame)

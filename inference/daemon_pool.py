@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-_Task = tuple["Running[Any]", Callable[[], Any]]
+_Task = tuple["PendingResult[Any]", Callable[[], Any]]
 
 _SIGNAL_CHECK_SECONDS = 1.0
 
 
-class Running(Future[Result]):
+class PendingResult(Future[Result]):
     """A pending result; `began` is the value of `time.monotonic` when a thread started computing it, or None before
     that."""
 
@@ -27,7 +27,7 @@ class TooSlowError(Exception):
     """The computation of a result took longer than allowed."""
 
 
-def wait_for(result: Running[Result], seconds: float | None = None) -> Result:
+def wait_for(result: PendingResult[Result], seconds: float | None = None) -> Result:
     """Wait for a result in short intervals and return it. Raises TooSlowError if it takes longer than `seconds` after
     its start.
 
@@ -69,9 +69,9 @@ class DaemonPool:
         for _ in range(count):
             self._add_thread()
 
-    def submit(self, function: Callable[[], Result]) -> Running[Result]:
+    def submit(self, function: Callable[[], Result]) -> PendingResult[Result]:
         """Schedule a call of `function` in a thread; return the pending result."""
-        result: Running[Result] = Running()
+        result: PendingResult[Result] = PendingResult()
         self._tasks.put((result, function))
         return result
 

@@ -14,7 +14,7 @@ from ..models.frame import Frame, frame_of, own_frame
 from ..models.inputs import ImageInput
 from ..models.network import Network
 from .box import Box, RunLengths
-from .boxes import Found, Limits, find_boxes, move_to_picture
+from .boxes import BoxArrays, Limits, find_boxes, move_to_picture
 from .class_maps import map_record
 from .predictions import Prediction
 
@@ -88,7 +88,7 @@ class Detector:
 def _boxes(
     head: BoxHead,
     labels: Sequence[str],
-    found: Found,
+    found: BoxArrays,
     frame: Frame,
     spec: ImageInput,
     outputs: dict[str, np.ndarray],

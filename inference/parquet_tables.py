@@ -167,7 +167,7 @@ def limit_memory(size: int) -> None:
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _ColumnSelection:
     """The columns to read, by name, and notes for the user."""
 
     features: list[str]
@@ -189,12 +189,12 @@ def _check_texts(types: Any, schema: Any, names: Iterable[str]) -> None:
             raise ValueError(f"column {name[:40]!r} is of type {kind}; expected text or numbers")
 
 
-def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
+def _select(types: Any, schema: Any, named: Columns | None) -> _ColumnSelection:
     """Select the columns to read. The index columns of pandas are omitted unless they are named."""
     names = list(schema.names)
     notes: list[str] = []
     if named is None:
-        selection = _Chosen([name for name in names if not name.startswith(INDEX)], None, None, ())
+        selection = _ColumnSelection([name for name in names if not name.startswith(INDEX)], None, None, ())
     else:
         selection, notes = _select_named(types, schema, named)
     _check_texts(types, schema, selection.texts)
@@ -206,13 +206,13 @@ def _select(types: Any, schema: Any, named: Columns | None) -> _Chosen:
     return replace(selection, notes=tuple(notes))
 
 
-def _select_named(types: Any, schema: Any, named: Columns) -> tuple[_Chosen, list[str]]:
+def _select_named(types: Any, schema: Any, named: Columns) -> tuple[_ColumnSelection, list[str]]:
     """Select columns by the user's options; also return a note on the choice, if there is one."""
     names, kinds = list(schema.names), schema.types  # the attribute `types` creates a new list on each access
     selection = named.select(names, lambda at: _is_text(types, kinds[at]), lambda at: names[at].startswith(INDEX))
     features = [names[column] for column in selection.features]
     id_name, label_name = (None if column is None else names[column] for column in (selection.id, selection.label))
-    return _Chosen(features, id_name, label_name, ()), list(filter(None, [selection.note(names)]))
+    return _ColumnSelection(features, id_name, label_name, ()), list(filter(None, [selection.note(names)]))
 
 
 def _is_text(types: Any, kind: Any) -> bool:
@@ -248,7 +248,7 @@ def _list_width(metadata: Any, name: str) -> int:
     return int(sizes.pop()) if sizes else 0
 
 
-def _read(batches: Any, chosen: _Chosen, dtype: np.dtype[Any]) -> Any:
+def _read(batches: Any, chosen: _ColumnSelection, dtype: np.dtype[Any]) -> Any:
     """Yield the rows in parts."""
     columns = chosen.features
     for batch in batches:

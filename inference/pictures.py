@@ -19,7 +19,7 @@ from ..models.inputs import ImageInput
 from ..models.preprocess import open_image, preprocess
 from ..models.regular_files import describe, open_regular
 from .arrays import is_array_file, read_arrays
-from .daemon_pool import DaemonPool, Running, TooSlowError, wait_for
+from .daemon_pool import DaemonPool, PendingResult, TooSlowError, wait_for
 from .search import STANDARD_INPUT, InputProblem
 
 MAX_THREADS = 4  # each thread may hold a picture of 64 megapixels in memory
@@ -119,7 +119,7 @@ def decode_ahead(
     takes longer than `seconds` yields an InputError; its thread continues in the background until it finishes.
     `sources` is iterated over in the calling thread.
     """
-    pending: deque[tuple[Source, Running[np.ndarray]]] = deque()
+    pending: deque[tuple[Source, PendingResult[np.ndarray]]] = deque()
     pool = DaemonPool(threads, "decode")
     try:
         for source in sources:
@@ -133,7 +133,7 @@ def decode_ahead(
 
 
 def _next(
-    pending: deque[tuple[Source, Running[np.ndarray]]], pool: DaemonPool, seconds: float | None
+    pending: deque[tuple[Source, PendingResult[np.ndarray]]], pool: DaemonPool, seconds: float | None
 ) -> tuple[Source, np.ndarray | InputError]:
     source, result = pending.popleft()
     try:

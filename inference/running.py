@@ -42,7 +42,7 @@ def run_batches(
     `refuse` is called with the name of an input for which no prediction can be made, and the reason. No further batches
     are read once `stopped` is set.
     """
-    collected = _Collected(stopped)
+    collected = _PredictionList(stopped)
     result = answer_batches(session, batches, collected, make, lambda done: None, refuse=refuse)
     return RunResult(tuple(collected.predictions), result.layers, session.info)
 
@@ -86,7 +86,7 @@ class PatientSession:
         )
 
 
-class _Collected:
+class _PredictionList:
     """Collects all predictions."""
 
     def __init__(self, stopped: threading.Event | None) -> None:

@@ -19,7 +19,7 @@ MAX_GIVEN_BYTES = 1 << 30  # maximum size in bytes of the file for one input, wh
 
 
 @dataclass(frozen=True)
-class GivenInputs:
+class FixedInputs:
     """The fixed inputs, keyed by name: their sources, and arrays [1, *shape] or [N, *shape]."""
 
     sources: dict[str, str]
@@ -38,7 +38,7 @@ class GivenInputs:
         }
 
 
-def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float | None = PICTURE_SECONDS) -> GivenInputs:
+def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float | None = PICTURE_SECONDS) -> FixedInputs:
     """Read inputs, keyed by name: pictures, arrays (.npy, .npz), rows of features, or comma-separated numbers.
 
     Raises InputError if the network has no input of a name, if an input is unusable (for example, because decoding
@@ -57,10 +57,10 @@ def read_given(spec: SeveralInputs, sources: Mapping[str, str], seconds: float |
     if len(counts) > 1:
         lengths = ", ".join(f"{name} has {len(array)}" for name, array in arrays.items())
         raise InputError(f"the inputs do not have the same number of examples: {lengths}")
-    return GivenInputs(dict(sources), arrays)
+    return FixedInputs(dict(sources), arrays)
 
 
-def find_streamed(spec: SeveralInputs, given: GivenInputs) -> NamedInput | None:
+def find_streamed(spec: SeveralInputs, given: FixedInputs) -> NamedInput | None:
     """Return the only input that is not fixed, for which pictures are read, or None if all inputs
     are fixed.
 
@@ -85,7 +85,7 @@ class PackedBatches:
     def __init__(
         self,
         spec: SeveralInputs,
-        given: GivenInputs,
+        given: FixedInputs,
         streamed: str,
         pictures: Iterable[tuple[Sequence[str], np.ndarray]],
     ) -> None:
@@ -102,7 +102,7 @@ class PackedBatches:
 
 
 def given_batches(
-    spec: SeveralInputs, given: GivenInputs, batch_size: int, answered: Set[str | int] = frozenset()
+    spec: SeveralInputs, given: FixedInputs, batch_size: int, answered: Set[str | int] = frozenset()
 ) -> Iterator[tuple[list[InputNames], np.ndarray]]:
     """Yield (names, rows [B, F]) of examples for which all inputs are fixed, except the examples in `answered`."""
     left = [number for number, name in enumerate(given_names(spec, given)) if name not in answered]
@@ -113,7 +113,7 @@ def given_batches(
         yield [names[number] for number in numbers], np.concatenate(rows)
 
 
-def given_names(spec: SeveralInputs, given: GivenInputs) -> list[InputNames]:
+def given_names(spec: SeveralInputs, given: FixedInputs) -> list[InputNames]:
     """Return the names of examples for which all inputs are fixed."""
     names = []
     for number in range(given.count):
@@ -125,7 +125,7 @@ def given_names(spec: SeveralInputs, given: GivenInputs) -> list[InputNames]:
     return names
 
 
-def name_example(spec: SeveralInputs, given: GivenInputs, streamed: str, name: str) -> InputNames:
+def name_example(spec: SeveralInputs, given: FixedInputs, streamed: str, name: str) -> InputNames:
     """Return the name of an example for which the input `streamed` was read from `name`."""
     return InputNames({part.name: name if part.name == streamed else given.sources[part.name] for part in spec.parts})
 

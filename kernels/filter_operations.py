@@ -33,7 +33,7 @@ FILTERING_BYTES = 16 * 1024  # bytes for the sums of minimal filtering before th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filtered(Operation):
+class FilterOperation(Operation):
     """An operation that multiplies by filters; the biases start at column `bias` of the constants."""
 
     kernel: Pair = (1, 1)
@@ -53,7 +53,7 @@ class Filtered(Operation):
         raise NotImplementedError(f"{type(self).__name__} does not define its number of constants")
 
     @property
-    def filtered(self) -> Filtered:
+    def filtered(self) -> FilterOperation:
         """See `Operation`."""
         return self
 
@@ -82,7 +82,7 @@ class Filtered(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convolution(Filtered):
+class Convolution(FilterOperation):
     """activation(maxpool(convolution + bias) + addend). The addend is the second operand, if there is one.
 
     `rows_at_once` is the number of output rows that the filters compute from one row group of the input. Each row has
@@ -162,7 +162,7 @@ class Convolution(Filtered):
         return {"padding": padding, "row_fold": groups_of_rows(self.row_fold, rows, self.rows)}
 
     def count_constants(self, partitions: int) -> int:
-        """See `Filtered`."""
+        """See `FilterOperation`."""
         return self.columns_of_constants * ceil_div(self.channels, partitions)
 
     def scratch_bytes(self, around: Surroundings) -> int:
@@ -192,12 +192,12 @@ class Convolution(Filtered):
 
     @property
     def filter_form(self) -> Form:
-        """See `Filtered`."""
+        """See `FilterOperation`."""
         return self.form
 
     @property
     def filter_groups(self) -> int:
-        """See `Filtered`."""
+        """See `FilterOperation`."""
         return self.groups
 
     @property
@@ -245,7 +245,7 @@ class ClassifierHead(Operation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DenseHead(ClassifierHead, Filtered):
+class DenseHead(ClassifierHead, FilterOperation):
     """The last layer of a network: a dense layer with images on the partitions, and the argmax of its outputs.
 
     If `by_columns` is set (as it is for a single picture), classes are laid out along the partitions. The biases are
@@ -264,15 +264,15 @@ class DenseHead(ClassifierHead, Filtered):
 
     @property
     def has_outputs_on_partitions(self) -> bool:
-        """See `Filtered`."""
+        """See `FilterOperation`."""
         return self.by_columns
 
     def output_tiles(self, packed_in: int, partitions: int) -> list[int]:
-        """See `Filtered`."""
+        """See `FilterOperation`."""
         return [packed_in * self.channels]
 
     def count_constants(self, partitions: int) -> int:
-        """See `Filtered`."""
+        """See `FilterOperation`."""
         if self.by_columns:
             return ceil_div(self.channels, partitions) + 1
         return self.channels * (2 if self.weights.is_fp8 else 1)

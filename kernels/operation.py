@@ -15,7 +15,7 @@ from .tiling.packing import ceil_div
 
 if TYPE_CHECKING:
     from .attention_operation import Attention
-    from .filter_operations import Convolution, Filtered
+    from .filter_operations import Convolution, FilterOperation
     from .pool_operations import AveragePool, MaxPool, RowFoldPool
     from .value_operations import Numbered
 
@@ -214,7 +214,7 @@ class Operation:
         return None
 
     @property
-    def filtered(self) -> Filtered | None:
+    def filtered(self) -> FilterOperation | None:
         """The operation itself if it multiplies by filters, else None."""
         return None
 

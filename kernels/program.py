@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from .filter_operations import ClassifierHead as ClassifierHead
 from .filter_operations import Convolution as Convolution
 from .filter_operations import DenseHead as DenseHead
-from .filter_operations import Filtered as Filtered
+from .filter_operations import FilterOperation as FilterOperation
 from .operation import NO_SIDES as NO_SIDES
 from .operation import Buffer as Buffer
 from .operation import Load as Load

@@ -38,7 +38,7 @@ class OneColour(NamedTuple):
         return self.colour.copy()
 
 
-class Stretched:
+class FullSizeBackground:
     """A coarse background at full size: each pixel's value, limited to the range of its cell and the adjacent cells.
 
     Between a lit and a shaded cell, a pixel may have the value of either cell, so the edge itself does not stand out.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .backgrounds import Background, Stretched, bands, coarsen, fit_surface, local_median, rim_colour
+from .backgrounds import Background, FullSizeBackground, bands, coarsen, fit_surface, local_median, rim_colour
 from .components import Runs, connected_components, find_runs
 from .pieces import Box as Box  # re-exported for users of blobs
 from .pieces import Pieces, measure
@@ -68,14 +68,14 @@ def find_blob(pixels: np.ndarray, expected: Box | None = None) -> Blob:
     # is also tried, unless a blob is expected and a good one was found.
     if expected is None or best is None or best.quality < TRUST_SURFACE:
         try:
-            blob = _blob_on(planes, Stretched(fit_surface(cells), planes.shape), expected, buffer)
+            blob = _blob_on(planes, FullSizeBackground(fit_surface(cells), planes.shape), expected, buffer)
             best = _better(best, blob, TRUST_SURFACE)
         except InkError:
             if expected is None or best is None:
                 raise
     if best.quality < TRUST_MEDIAN:
         with contextlib.suppress(InkError):
-            blob = _blob_on(planes, Stretched(local_median(cells), planes.shape), expected, buffer)
+            blob = _blob_on(planes, FullSizeBackground(local_median(cells), planes.shape), expected, buffer)
             small = max(blob.box.height / pixels.shape[0], blob.box.width / pixels.shape[1]) < 0.5
             best = _better(best, blob, TRUST_MEDIAN if small else TRUST_FILLED_MEDIAN)
     return best

@@ -139,10 +139,10 @@ def _of_torchvision(export: Export, path: Path) -> None:
     if export.name in ("vit_b_32", "maxvit_t"):
         more |= {"image_size": export.size} if export.name == "vit_b_32" else {"input_size": (export.size, export.size)}
     model = torchvision.models.get_model(export.name, **more)
-    _export(_Leading.of(model) if export.family.endswith("maps") else model, export, path)
+    _export(_FirstOutput.of(model) if export.family.endswith("maps") else model, export, path)
 
 
-class _Leading:
+class _FirstOutput:
     """A wrapper around a module that returns the first value of its output dictionary."""
 
     @staticmethod
@@ -166,7 +166,7 @@ class _Leading:
 
 def _transformers(export: Export, path: Path) -> None:
     _torchvision()
-    _export(_Leading.of(make_transformer(export.name, export.size)), export, path)
+    _export(_FirstOutput.of(make_transformer(export.name, export.size)), export, path)
 
 
 def _scikit_learn(export: Export, path: Path) -> None:

@@ -64,16 +64,16 @@ def open_answers(
             with open_output(output) as write:
                 change = change_of(form, output, options.csv_safe)
                 on_screen = output is None and sys.stdout is not None and sys.stdout.isatty()
-                yield _Streamed(form, write, change, on_screen, identity["command"])
+                yield _StreamedPredictions(form, write, change, on_screen, identity["command"])
         else:
             with contextlib.closing(AnswerLog.temporary()) as log:
-                yield _Logged(form, output, log, options.csv_safe)
+                yield _StoredPredictions(form, output, log, options.csv_safe)
         return
     with _interruptible(_open_log(options, identity, labels, states), options.quiet) as log:
-        yield _Logged(form, output, log, options.csv_safe)
+        yield _StoredPredictions(form, output, log, options.csv_safe)
 
 
-class _Streamed:
+class _StreamedPredictions:
     """Predictions that are written as they arrive and not stored."""
 
     earlier = 0
@@ -115,7 +115,7 @@ class _Streamed:
         _print_beside(report, quiet)
 
 
-class _Logged:
+class _StoredPredictions:
     """Predictions that are stored in a file until the report is complete."""
 
     on_screen = False

@@ -38,7 +38,7 @@ from ..tiling.tiles import PARTITIONS, Tile, even_tiles
 
 
 @dataclass(frozen=True)
-class _Normalized:
+class _Normalization:
     """A normalization of a value: the tiles that are read and written, their channels, and the columns of constants."""
 
     sources: list[nl.NkiTensor]
@@ -111,7 +111,7 @@ def _open(launch, operation, value, output):
     ends = [sum(sizes[: t + 1]) for t in range(len(sizes))]
     epsilon = nl.ndarray((PARTITIONS, 1), dtype=nl.float32, buffer=nl.sbuf)
     columns = [operation.constants + 2 * t for t in range(len(sizes))] if operation.is_scaled else []
-    norm = _Normalized(
+    norm = _Normalization(
         sources=[value.inside(t) for t in range(len(sizes))],
         targets=[output.inside(t) for t in range(len(sizes))],
         parts=[Tile(t, end - size, size, end) for t, (size, end) in enumerate(zip(sizes, ends))],
@@ -122,7 +122,7 @@ def _open(launch, operation, value, output):
     return norm
 
 
-def _constants(launch, operation: LayerNorm, value, norm: _Normalized):
+def _constants(launch, operation: LayerNorm, value, norm: _Normalization):
     """Return the constants of layer norm. A single channel uses matrices for 128 channels, since a single 16-bit column
     cannot be an operand. Squares of bfloat16 values are kept in bfloat16, since the Tensor Engine needs four passes for
     float32 and rounding hardly affects their sum."""

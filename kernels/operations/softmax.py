@@ -45,7 +45,7 @@ def soften_channels(launch, number, operation: ChannelSoftmax, operands):
                     output, value, range(t, t + operation.length * per_partition, per_partition), operation.log
                 )
         return output
-    work = _Turning(launch, operation, value, output)
+    work = _ChannelSoftmax(launch, operation, value, output)
     for _, alike in groupby(_blocks(value), key=lambda block: block[3]):
         blocks = list(alike)
         for group in tiles(len(blocks), work.blocks_at_once):
@@ -133,7 +133,7 @@ def _blocks(value, most=PARTITIONS):
     return sorted(blocks, key=lambda block: -block[3])
 
 
-class _Turning:
+class _ChannelSoftmax:
     """The softmax over the channels of a value.
 
     Transposes have the dtype of the launch. If that dtype has 16 bits and the number of channels or pixels is odd, they

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...kernels.convolution.forms import Form, matrices
 from ...kernels.operation_fields import with_fields
-from ...kernels.program import Filtered, WeightLoad
+from ...kernels.program import FilterOperation, WeightLoad
 from ...kernels.tiling.packing import filter_steps
 from ...models.checks import Shape
 from ...models.layout import pack_images
@@ -71,7 +71,7 @@ class WeightLayout:
         whole = np.zeros(self.fp8_numbers if is_fp8 else self.numbers, dtype)
         for node in self.graph.nodes:
             if node.operation.filtered is not None and node.has_fp8_weights == is_fp8:
-                _Filling(self.graph, node).fill(whole, loads_at(node))
+                _FilterCopier(self.graph, node).fill(whole, loads_at(node))
             attended = node.operation.attended
             if attended is not None and node.filters is not None and not is_fp8:
                 whole[attended.bias_at : attended.bias_at + node.filters.size] = node.filters.make().ravel()
@@ -174,7 +174,7 @@ def itemsize_of_weights(graph: Graph, node: Node) -> int:
     return 1 if node.has_fp8_weights else graph.itemsize
 
 
-def steps_of(operation: Filtered) -> int:
+def steps_of(operation: FilterOperation) -> int:
     """Return the number of matmuls per filter for one tile of input channels."""
     return len(filter_steps(operation.kernel, operation.taps))
 
@@ -214,7 +214,7 @@ def made_on_chip(form: Form, tiles: int) -> list[bool]:
     return [form.is_elementwise or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]
 
 
-class _Filling:
+class _FilterCopier:
     """Copies the filters of a node into the array of weights."""
 
     def __init__(self, graph: Graph, node: Node) -> None:

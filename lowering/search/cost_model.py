@@ -89,7 +89,7 @@ class _TwoPasses:
 
 
 @dataclass
-class _Known:
+class _CostCache:
     """Operations already simulated for a machine, and the time to load one weight, in nanoseconds."""
 
     operations: dict[Any, _TwoPasses] = field(default_factory=dict)
@@ -97,9 +97,9 @@ class _Known:
 
 
 @lru_cache(maxsize=16)
-def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> _Known:
+def _known_before(constants: Machine, target: str, dtype: str, cores: int) -> _CostCache:
     """Return the costs that this process has already determined for a machine."""
-    return _Known()
+    return _CostCache()
 
 
 class CostModel:
@@ -153,7 +153,7 @@ class CostModel:
         """
         multiplying, instructions = 0.0, 0
         for number in range(len(graph.nodes)):
-            mini = _Alone(graph, number)
+            mini = _SingleOperation(graph, number)
             free_images = images * graph.free_images(graph.nodes[number])
             enough = mini.enough(min(free_images, MOST_PRICED))
             known = self._known.operations.get((*mini.key, enough))
@@ -169,7 +169,7 @@ class CostModel:
 
     def cost(self, graph: Graph, number: int, images: int) -> Cost:
         """Return the cost of one operation for `images` along the free axis of its input."""
-        mini = _Alone(graph, number)
+        mini = _SingleOperation(graph, number)
         enough = mini.enough(images)
         key = (*mini.key, enough)
         known = self._known.operations
@@ -180,7 +180,7 @@ class CostModel:
             known[key] = simulated
         return known[key].cost(images / enough)
 
-    def _two_passes(self, mini: _Alone, images: int) -> _TwoPasses:
+    def _two_passes(self, mini: _SingleOperation, images: int) -> _TwoPasses:
         """Simulate one operation, or one band of its rows if it is large or does not fit in SBUF."""
         for bands in mini.bands:
             try:
@@ -248,7 +248,7 @@ def _first_end(run: simulator.Run) -> float:
     return max((end for owner, end in ends if owner is not None and owner.pass_number == 0), default=0.0)
 
 
-class _Alone:
+class _SingleOperation:
     """A single operation of a graph, with its operands resident in SBUF, or in HBM."""
 
     def __init__(self, graph: Graph, number: int) -> None:

@@ -31,10 +31,10 @@ from ..backend import (
 from ..simulated import SimulatedBackend
 from . import environment
 from .compile_alone import CompileReport
-from .compiled import Compiled, CompiledKernels, Executable, Operands, RunOptions, Walked
+from .compiled import CompiledKernel, CompiledKernels, Executable, KernelEstimate, Operands, RunOptions
 from .device_time import DeviceTime, DeviceTimingError
 from .jobs import Job
-from .neff import Alone, CompiledNeff, compile_neff, describe_neff
+from .neff import CompiledNeff, CompileOnlyRequest, compile_neff, describe_neff
 from .processes import end_all
 from .system import prepare_environment
 
@@ -91,18 +91,18 @@ class CompileOnlyBackend(CompiledKernels):
         workdir = Path(tempfile.mkdtemp(dir=self._folder))
         variables = {TARGET_VARIABLE: job.target}
         limit, note = self._options.compile_seconds, self._still_compiling(job)
-        log, alone = workdir / "output.log", Alone(values)
+        log, alone = workdir / "output.log", CompileOnlyRequest(values)
         return self._pool.submit(compile_neff, job, log, limit, note, variables, alone)
 
-    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
+    def _compile(self, job: Job, walked: KernelEstimate, workdir: Path, log: Path) -> CompiledKernel:
         compiled = (self._ahead.pop(_key(job), None) or self._begin(job)).result()
 
         def write(folder: Path) -> None:
             raise NotImplementedError  # nothing is cached
 
-        return Compiled(write, lambda: compiled, compiled.seconds, compiled.peak_bytes)
+        return CompiledKernel(write, lambda: compiled, compiled.seconds, compiled.peak_bytes)
 
-    def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
+    def _load(self, job: Job, walked: KernelEstimate, folder: Path) -> Any:
         raise NotImplementedError  # nothing is cached
 
     def _call(self, executable: Executable, operands: Operands) -> tuple[tuple[Any, ...], float]:

@@ -66,7 +66,7 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class Walked:
+class KernelEstimate:
     """A kernel's results, flops and bytes of HBM traffic, computed by the simulator from the shapes of its operands."""
 
     results: Results
@@ -76,7 +76,7 @@ class Walked:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """A compiled kernel.
 
     `write` saves it to a folder from which it can be loaded later; `load` loads it immediately. `seconds` and
@@ -94,7 +94,7 @@ class Executable:
     """A loaded kernel, and its times once it has been timed."""
 
     job: Job  # keeps the kernel alive: executables are looked up by its identity
-    walked: Walked
+    walked: KernelEstimate
     loaded: Any
     neff: Path | None = None
     timed: LaunchTime | None = None
@@ -148,12 +148,12 @@ class CompiledKernels(ABC):
         self._executables: dict[tuple[Any, ...], Executable] = {}
 
     @abstractmethod
-    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
+    def _compile(self, job: Job, walked: KernelEstimate, workdir: Path, log: Path) -> CompiledKernel:
         """Compile in `workdir` and write the output to `log`. Raise CompilerFailed if the compiler rejects the
         kernel."""
 
     @abstractmethod
-    def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
+    def _load(self, job: Job, walked: KernelEstimate, folder: Path) -> Any:
         """Load a kernel saved by `_compile`. Raise RuntimeError or OSError if that fails."""
 
     @abstractmethod
@@ -248,7 +248,7 @@ class CompiledKernels(ABC):
                 return Attempt(how, first_useful_line(str(error)))
         return Attempt(how, None)
 
-    def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
+    def _cached(self, job: Job, walked: KernelEstimate, slot: Slot) -> Executable | None:
         """Return the kernel from the cache, or None if it is missing or cannot be loaded."""
         entry = slot.find()
         if entry is None:
@@ -270,7 +270,7 @@ class CompiledKernels(ABC):
         self._note(executable, time.perf_counter() - start, is_cached=True)
         return executable
 
-    def _compiled(self, job: Job, walked: Walked, slot: Slot) -> Executable:
+    def _compiled(self, job: Job, walked: KernelEstimate, slot: Slot) -> Executable:
         self._options.progress(f"compiling {job.label}")
         start = time.perf_counter()
         workdir = Path(tempfile.mkdtemp(prefix="trninfer-compile-"))
@@ -348,7 +348,7 @@ class CompiledKernels(ABC):
             return None
 
 
-def walk(job: Job) -> Walked:
+def walk(job: Job) -> KernelEstimate:
     """Trace a kernel on the simulator with only the shapes of its operands. Raise KernelError if it rejects them."""
     returned: list[Any] = []
 
@@ -367,7 +367,7 @@ def walk(job: Job) -> Walked:
             raise  # an assertion without a message is a bug, not a rejected argument
         raise KernelError(f"{job.source.name} on {job.target}: {' '.join(str(error).split())}") from error
     results = tuple((tuple(tensor.shape), array_type(tensor.dtype)) for tensor in returned)
-    return Walked(results, run.flops, run.hardware_flops, run.hbm_bytes)
+    return KernelEstimate(results, run.flops, run.hardware_flops, run.hbm_bytes)
 
 
 def _neff(folder: Path | None) -> Path | None:

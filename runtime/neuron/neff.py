@@ -35,7 +35,7 @@ class CompiledNeff:
 
 
 @dataclass(frozen=True)
-class Alone:
+class CompileOnlyRequest:
     """A request to compile without executing.
 
     `values` contains the operands for BIRSim; if it is None, BIRSim is skipped.
@@ -50,7 +50,7 @@ def compile_neff(
     limit: float,
     note: Waiting,
     variables: Mapping[str, str] | None = None,
-    alone: Alone | None = None,
+    alone: CompileOnlyRequest | None = None,
 ) -> CompiledNeff:
     """Compile a kernel to a NEFF in the folder of `log`.
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import BackendUnavailable
-from .compiled import Compiled, Executable, Operands, Results, RunOptions, Walked
+from .compiled import CompiledKernel, Executable, KernelEstimate, Operands, Results, RunOptions
 from .device import EXECUTION_SECONDS, Device, DeviceArray, DeviceFaultError, Lease, nrt_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile
 from .environment import NRT
@@ -79,15 +79,17 @@ class NrtBackend(OnDevice):
 
     way = NRT
 
-    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
+    def _compile(self, job: Job, walked: KernelEstimate, workdir: Path, log: Path) -> CompiledKernel:
         neff = compile_neff(job, log, self._options.compile_seconds, self._still_compiling(job))
 
         def write(folder: Path) -> None:
             shutil.copyfile(neff.path, folder / NEFF)
 
-        return Compiled(write, lambda: self._loaded(job, walked.results, neff.path), neff.seconds, neff.peak_bytes)
+        return CompiledKernel(
+            write, lambda: self._loaded(job, walked.results, neff.path), neff.seconds, neff.peak_bytes
+        )
 
-    def _load(self, job: Job, walked: Walked, folder: Path) -> LoadedNeff:
+    def _load(self, job: Job, walked: KernelEstimate, folder: Path) -> LoadedNeff:
         return self._loaded(job, walked.results, folder / NEFF)
 
     def _loaded(self, job: Job, results: Results, neff: Path) -> LoadedNeff:

@@ -22,7 +22,7 @@ Waiting = Callable[[float], None]  # called with the elapsed seconds
 
 
 @dataclass(frozen=True)
-class Finished:
+class ProcessResult:
     """The result of a process: its exit status (None if it was terminated at the limit, negative for a signal), its
     duration in seconds, and the peak resident memory, in bytes, of the process or any of its children."""
 
@@ -39,7 +39,7 @@ def run_limited(
     variables: Mapping[str, str],
     limit: float,
     note: Waiting = lambda seconds: None,
-) -> Finished:
+) -> ProcessResult:
     """Run a command for at most `limit` seconds in the folder of `log`, to which its output is written. Its input is
     read from the file `given`. (neuronx-cc leaves intermediate files in its working directory.)
 
@@ -65,10 +65,10 @@ def run_limited(
             seconds = time.perf_counter() - start
             if pid:
                 process.returncode = os.waitstatus_to_exitcode(status)
-                return Finished(process.returncode, seconds, usage.ru_maxrss * 1024)
+                return ProcessResult(process.returncode, seconds, usage.ru_maxrss * 1024)
             if seconds > limit:
                 end_group(process)
-                return Finished(None, seconds, 0)
+                return ProcessResult(None, seconds, 0)
             if seconds > next_note:
                 next_note += NOTE_SECONDS
                 note(seconds)

@@ -21,7 +21,7 @@ import numpy as np
 
 from . import environment
 from .compile_cache import Slot
-from .compiled import Compiled, Executable, Operands, Results, RunOptions, Walked
+from .compiled import CompiledKernel, Executable, KernelEstimate, Operands, Results, RunOptions
 from .device import EXECUTION_SECONDS, Device, DeviceArray, DeviceFaultError, DeviceTimeoutError, torch_device
 from .device_time import DeviceTime, DeviceTimingError, capture_profile, find_profile, view_profile
 from .errors import CompilerFailed, CoreInUse, DeviceLost, ExecutionError, first_useful_line, is_of_runtime
@@ -35,7 +35,7 @@ _MARK = "torchneuron.json"  # present in a cache entry if TorchNeuron has compil
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class _LoadedKernel:
     """A kernel that has run once in the process: its number in the process, and the NEFF that TorchNeuron saved."""
 
     number: int
@@ -57,7 +57,7 @@ class TorchBackend(OnDevice):
 
     way = environment.TORCHNEURON
 
-    def _cached(self, job: Job, walked: Walked, slot: Slot) -> Executable | None:
+    def _cached(self, job: Job, walked: KernelEstimate, slot: Slot) -> Executable | None:
         """Return None, because TorchNeuron has its own cache.
 
         An entry in our cache means that TorchNeuron's cache contains the kernel.
@@ -67,7 +67,7 @@ class TorchBackend(OnDevice):
             slot.discard()  # the entry is recreated
         return None
 
-    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
+    def _compile(self, job: Job, walked: KernelEstimate, workdir: Path, log: Path) -> CompiledKernel:
         limit = self._options.compile_seconds
         try:
             answer = self._device.ask(
@@ -83,17 +83,17 @@ class TorchBackend(OnDevice):
         inputs = {name: form(operand) for name, operand in job.operands.items()}
         tensors = {"inputs": inputs, "outputs": answer["outputs"]}
         neffs = [Path(path) for path in answer["neffs"]]
-        loaded = _Loaded(answer["kernel"], tensors, neffs[0] if len(neffs) == 1 else None)
+        loaded = _LoadedKernel(answer["kernel"], tensors, neffs[0] if len(neffs) == 1 else None)
 
         def write(folder: Path) -> None:
             (folder / _MARK).write_text(json.dumps({**tensors, "neffs": [neff.name for neff in neffs]}), "utf-8")
 
-        return Compiled(write, lambda: loaded, float(answer["seconds"]), int(answer["peak_bytes"]))
+        return CompiledKernel(write, lambda: loaded, float(answer["seconds"]), int(answer["peak_bytes"]))
 
-    def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
+    def _load(self, job: Job, walked: KernelEstimate, folder: Path) -> Any:
         raise NotImplementedError  # never reached: `_cached` returns None
 
-    def _compiled(self, job: Job, walked: Walked, slot: Slot) -> Executable:
+    def _compiled(self, job: Job, walked: KernelEstimate, slot: Slot) -> Executable:
         executable = super()._compiled(job, walked, slot)
         returned = _results(executable.loaded.tensors["outputs"])
         if returned != walked.results:
@@ -103,7 +103,7 @@ class TorchBackend(OnDevice):
         return executable
 
     def _tensors(self, executable: Executable) -> dict[str, Any]:
-        loaded: _Loaded = executable.loaded
+        loaded: _LoadedKernel = executable.loaded
         return {**loaded.tensors, "neff": describe_neff(loaded.neff) if loaded.neff is not None else ""}
 
     def _execute(

@@ -36,7 +36,7 @@ class NotOnNeuronCore(RuntimeError):  # noqa: N818 (named in on_device.py)
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedKernel:
     """A kernel and its other arguments."""
 
     kernel: Any
@@ -81,8 +81,8 @@ class Core:
 
     def __init__(self) -> None:
         self._torch = load_packages()
-        self._kernels: dict[int, Loaded] = {}
-        self._by_key: dict[tuple[Any, ...], list[Loaded]] = {}
+        self._kernels: dict[int, LoadedKernel] = {}
+        self._by_key: dict[tuple[Any, ...], list[LoadedKernel]] = {}
         self._tensors: dict[int, Any] = {}
         self._count = 0
 
@@ -105,9 +105,9 @@ class Core:
                 name: self._to_core(self._torch.zeros(list(shape), dtype=_dtype(self._torch, dtype)))
                 for name, (shape, dtype) in forms.items()
             }
-            returned = self._run(Loaded(kernel, arguments), zeros)
+            returned = self._run(LoadedKernel(kernel, arguments), zeros)
         number = self._number()
-        self._kernels[number] = Loaded(kernel, arguments)
+        self._kernels[number] = LoadedKernel(kernel, arguments)
         outputs = [[list(output.shape), str(output.dtype).removeprefix("torch.")] for output in returned]
         peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         neffs = sorted(str(path) for path in _neffs() - before)
@@ -158,7 +158,7 @@ class Core:
             self._run(self._kernels[kernel], tensors)
         return {}
 
-    def _run(self, loaded: Loaded, tensors: Mapping[str, Any]) -> Sequence[Any]:
+    def _run(self, loaded: LoadedKernel, tensors: Mapping[str, Any]) -> Sequence[Any]:
         """Call a kernel and wait until it has finished. Raise NotOnNeuronCore if a result is not on the NeuronCore."""
         returned = outputs_of(loaded.kernel(**tensors, **loaded.arguments))
         self._torch.neuron.synchronize()
@@ -179,7 +179,7 @@ class Core:
             if loaded.arguments == arguments:
                 return loaded.kernel
         result = _copy(kernel) if known else kernel
-        known.append(Loaded(result, arguments))
+        known.append(LoadedKernel(result, arguments))
         return result
 
     def _shaped(self, inputs: Mapping[str, tuple[int, Sequence[int]]]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ..machine.chip import PARTITIONS
 from ..machine.dtypes import Array
 from ..machine.instruction import Instruction, engine
 from ..machine.memory import MemoryRegion, Storage
-from ..machine.psum_writes import Written
+from ..machine.psum_writes import LastWriter
 from ..tensors.tensor import IndirectTensor, NkiTensor
 
 KINDS = (
@@ -121,7 +121,7 @@ class Sanitizer:
         for tensor in writes:
             self._write(rank, instruction, tensor)
 
-    def accumulates(self, instruction_line: tuple[str, int], dst: Any, found: Written) -> None:
+    def accumulates(self, instruction_line: tuple[str, int], dst: Any, found: LastWriter) -> None:
         """Report a matmul with accumulate=True whose tile was not completely written by a first matmul."""
         line = _place(instruction_line)
         self._find("not begun", line, "", dst.size * dst._dtype.itemsize, f"{dst.label}: {found.value}")

@@ -15,7 +15,7 @@ from .accumulate import reduces, result
 from .checks import broadcast_value, float_values, shaped
 from .core import active
 from .declaration import Engine, declared
-from .operands import Call, Function, Member, Named, Scalar
+from .operands import Call, Function, Member, NamedFunction, Scalar
 from .operators import ACTIVATIONS, ALU, ActivationFunction, activation_function
 from .scalar_engine import accumulators, issue_accumulation, reduce_cmd, scalar_accumulators_alone
 from .tensor_operands import LikeDst, Output
@@ -82,12 +82,12 @@ def activate2(
     data: LikeDst,
     imm0: Annotated[Any, Immediate(dtypes=(), by="op0")],
     imm1: Annotated[Any, Immediate(dtypes=(), by="op1")],
-    op0: Annotated[Any, Named(_BEFORE)],
-    op1: Annotated[Any, Named(_BEFORE)],
+    op0: Annotated[Any, NamedFunction(_BEFORE)],
+    op1: Annotated[Any, NamedFunction(_BEFORE)],
     relu_param: Annotated[Any, Scalar(dtypes=())] = 0.0,
     reverse0: bool = False,
     reverse1: bool = False,
-    reduce_op: Annotated[Any, Named(tuple(_IDENTITY), optional=True)] = None,
+    reduce_op: Annotated[Any, NamedFunction(tuple(_IDENTITY), optional=True)] = None,
     reduce_res: Annotated[NkiTensor | None, result("data")] = None,
     reduce_cmd: Annotated[
         reduce_cmd, Member(reduce_cmd, tuple(c for c in reduce_cmd if c is not reduce_cmd.load_reduce))

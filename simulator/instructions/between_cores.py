@@ -15,7 +15,7 @@ from .core import NeuronCore, active
 from .declaration import Engine, declared
 from .dma import dma_engine
 from .operands import Call, Member, Operator, Unchecked
-from .tensor_operands import Moved
+from .tensor_operands import DmaTensor
 
 _GPSIMD, _DMA = engine.gpsimd, engine.dma
 _GPSIMD_BYTES = 256  # bytes per partition that GpSimd's DMA can move, per byte of the element size
@@ -38,7 +38,7 @@ def _shared(call: Call) -> None:
     _GPSIMD, engine.tensor, engine.vector, engine.scalar, engine.sync, cost=("barrier",), generation=3, rules=(_shared,)
 )
 def core_barrier(
-    data: Annotated[NkiTensor, Moved(written=True, kept=True)],
+    data: Annotated[NkiTensor, DmaTensor(written=True, kept=True)],
     cores: Any,
     engine: Annotated[engine, Engine()] = engine.gpsimd,
     name: str | None = None,
@@ -80,8 +80,8 @@ def _exchanged(call: Call) -> None:
 
 @declared(_DMA, generation=3, rules=(_alike, _exchanged), finds=("transfer",))
 def sendrecv(
-    src: Annotated[NkiTensor, Moved(buffers=(SBUF,))],
-    dst: Annotated[NkiTensor, Moved(written=True, buffers=(SBUF,))],
+    src: Annotated[NkiTensor, DmaTensor(buffers=(SBUF,))],
+    dst: Annotated[NkiTensor, DmaTensor(written=True, buffers=(SBUF,))],
     send_to_rank: Annotated[int, Unchecked()],
     recv_from_rank: Annotated[int, Unchecked()],
     pipe_id: Annotated[int, Unchecked()],
@@ -133,8 +133,8 @@ _OWN_MEMORY = (SBUF, MemoryRegion.private_hbm)
 
 @declared(_DMA, generation=3, rules=(_alike, _one_memory), finds=("transfer",))
 def sendrecv_compute(
-    src: Annotated[NkiTensor, Moved(buffers=_OWN_MEMORY)],
-    dst: Annotated[NkiTensor, Moved(written=True, buffers=_OWN_MEMORY)],
+    src: Annotated[NkiTensor, DmaTensor(buffers=_OWN_MEMORY)],
+    dst: Annotated[NkiTensor, DmaTensor(written=True, buffers=_OWN_MEMORY)],
     send_to_rank: Annotated[int, Unchecked()],
     recv_from_rank: Annotated[int, Unchecked()],
     reduce_op: Annotated[Any, Operator(("add", "maximum", "minimum"))],

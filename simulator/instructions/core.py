@@ -20,10 +20,10 @@ from ..machine.chip import Target
 from ..machine.configs import NO_CONFIGS
 from ..machine.dtypes import Array, lookup
 from ..machine.errors import NkiValidationError, UndefinedOnChipWarning, ours
-from ..machine.instruction import DECLARATIONS, Access, Allocation, Cost, Instruction, Settled, Transfer, engine
+from ..machine.instruction import DECLARATIONS, Access, Allocation, Cost, Instruction, SettledCall, Transfer, engine
 from ..machine.memory import PSUM, SBUF, Arena, MemoryRegion, Storage, allocate, place
 from ..machine.pair import Pair
-from ..machine.psum_writes import Written
+from ..machine.psum_writes import LastWriter
 from ..machine.settings import TOO_MANY, max_instructions
 from ..machine.world import World
 from ..tensors.tensor import IndirectTensor, NkiTensor
@@ -87,7 +87,7 @@ class NeuronCore:
         self._heard: list[tuple[str, type[Warning]]] | None = None  # warnings collected while a declaration runs
         self._scratch: dict[tuple[int, int], Array] = {}
         self._settled = _settled_before(target, self.costs.machine, self.dge)
-        self._settled_with_warnings: dict[Any, tuple[Settled, list[tuple[str, type[Warning]]]]] = {}
+        self._settled_with_warnings: dict[Any, tuple[SettledCall, list[tuple[str, type[Warning]]]]] = {}
         # Each key is the id of a code object, because hashing a code object is slow. Each value is the code object, its
         # line numbers, and whether it is part of the simulator.
         self._lines: dict[int, tuple[CodeType, dict[int, tuple[str, int]], bool]] = {}
@@ -240,7 +240,7 @@ class NeuronCore:
                 self.recording.performed += 1
                 self.recording.note(compute, operands)
 
-    def not_begun(self, dst: NkiTensor, found: Written) -> None:
+    def not_begun(self, dst: NkiTensor, found: LastWriter) -> None:
         """Handle a matmul that accumulates into a tile in which some elements were not last written by a matmul."""
         if self.sanitizer is not None:
             self.sanitizer.accumulates(self._line(), dst, found)
@@ -280,7 +280,7 @@ class NeuronCore:
 
         return warn_once
 
-    def settle(self, op: str, *operands: Any) -> Settled:
+    def settle(self, op: str, *operands: Any) -> SettledCall:
         """Check the operands of an instruction against its declaration, and return its engine and its cost.
 
         The result is cached, because it depends only on the shapes and layouts of tensors and on the other operands,
@@ -303,7 +303,7 @@ class NeuronCore:
             return DECLARATIONS[op](self, *operands)
         return self._settle_first(known, operands) if settled is None else settled
 
-    def _settle_first(self, known: tuple[Any, ...], operands: tuple[Any, ...]) -> Settled:
+    def _settle_first(self, known: tuple[Any, ...], operands: tuple[Any, ...]) -> SettledCall:
         """Check a call with its declaration for the first time, or repeat its warnings, which contain tensor names."""
         key = known, tuple([operand.name for operand in operands if type(operand) is NkiTensor])
         warned = self._settled_with_warnings.get(key)
@@ -313,7 +313,7 @@ class NeuronCore:
             return warned[0]
         heard = self._heard = []
         try:
-            settled: Settled = DECLARATIONS[known[0]](self, *operands)
+            settled: SettledCall = DECLARATIONS[known[0]](self, *operands)
         finally:
             self._heard = None
         if heard:
@@ -354,7 +354,7 @@ class NeuronCore:
 
 
 @lru_cache(maxsize=16)
-def _settled_before(target: Target, machine: Machine, dge: bool) -> dict[tuple[Any, ...], Settled]:
+def _settled_before(target: Target, machine: Machine, dge: bool) -> dict[tuple[Any, ...], SettledCall]:
     """Return the cache of declaration results, shared by all launches on the same kind of core."""
     return {}
 

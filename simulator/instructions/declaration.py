@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from ..machine.errors import NkiValidationError
-from ..machine.instruction import DECLARATIONS, Instruction, Settled, engine
+from ..machine.instruction import DECLARATIONS, Instruction, SettledCall, engine
 from ..machine.memory import PSUM
 from ..tensors.tensor import NkiTensor
 from .checks import member, read_together
@@ -111,7 +111,7 @@ class Declaration:
     def _tensors(self) -> list[str]:
         return [name for name, operand in self.operands.items() if isinstance(operand, (Tile, Scalar))]
 
-    def __call__(self, core: NeuronCore, *given: Any) -> Settled:
+    def __call__(self, core: NeuronCore, *given: Any) -> SettledCall:
         """Check the operands of a call.
 
         Raises NkiValidationError for the first invalid operand. Its message contains the allowed values.

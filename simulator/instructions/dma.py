@@ -17,7 +17,7 @@ from .declaration import declared
 from .indirect_moves import move
 from .operands import Call, Member
 from .reported import check_skipped_transpose, check_transposed_rows
-from .tensor_operands import Moved
+from .tensor_operands import DmaTensor
 
 
 class dge_mode(Enum):  # noqa: N801 (name and values of nki.isa)
@@ -100,8 +100,8 @@ def _moves(call: Call) -> None:
     source="nki/deep-dives/nki-dge.rst",
 )
 def dma_copy(
-    dst: Annotated[NkiTensor, Moved(written=True)],
-    src: Annotated[NkiTensor, Moved()],
+    dst: Annotated[NkiTensor, DmaTensor(written=True)],
+    src: Annotated[NkiTensor, DmaTensor()],
     priority: int | None = None,
     oob_mode: Annotated[oob_mode, Member(oob_mode)] = oob_mode.error,
     dge_mode: Annotated[dge_mode, Member(dge_mode)] = dge_mode.unknown,
@@ -168,8 +168,8 @@ def _hardware_transpose(call: Call) -> None:
     source="nki/deep-dives/nki-dge.rst",
 )
 def dma_transpose(
-    dst: Annotated[NkiTensor, Moved(written=True, buffers=(SBUF,), dtype_of="src")],
-    src: Annotated[NkiTensor, Moved()],
+    dst: Annotated[NkiTensor, DmaTensor(written=True, buffers=(SBUF,), dtype_of="src")],
+    src: Annotated[NkiTensor, DmaTensor()],
     axes: Any = None,
     priority: int | None = None,
     dge_mode: Annotated[dge_mode, Member(dge_mode)] = dge_mode.unknown,

@@ -17,14 +17,14 @@ from .core import active
 from .declaration import declared
 from .dma import dge_mode, gathers_rows, hbm_bytes, oob_mode
 from .operands import Call, Member, Operator
-from .tensor_operands import Moved
+from .tensor_operands import DmaTensor
 
 _MOST_SOURCES = 16
 _UNKNOWN, _SKIP = dge_mode.unknown, oob_mode.skip
 
 
 @dataclass(frozen=True, eq=False)
-class Sources(Moved):
+class Sources(DmaTensor):
     """A sequence of 1 to 16 tensors with the same number of elements as dst."""
 
     def check(self, call: Call, name: str, value: Any) -> Any:
@@ -62,7 +62,7 @@ def _added(call: Call) -> None:
 
 @declared(engine.dma, rules=(_added,), finds=("transfer",), source="nki/deep-dives/nki-dge.rst")
 def dma_compute(
-    dst: Annotated[NkiTensor, Moved(written=True)],
+    dst: Annotated[NkiTensor, DmaTensor(written=True)],
     srcs: Annotated[Sequence[NkiTensor], Sources()],
     reduce_op: Annotated[Any, Operator(("add",))],
     scales: Sequence[float] | None = None,

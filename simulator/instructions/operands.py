@@ -208,7 +208,7 @@ def shown_operators(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Named(Operand):
+class NamedFunction(Operand):
     """One of the nki.language functions named in `allowed`, including functions that are not ALU operators."""
 
     resolves: ClassVar[bool] = True
@@ -233,7 +233,7 @@ class Named(Operand):
 
 
 @dataclass(frozen=True, eq=False)
-class Function(Named):
+class Function(NamedFunction):
     """An activation function. `check` sets the attribute `table` of the call to its lookup table."""
 
     allowed: tuple[str, ...] = tuple(ACTIVATIONS)

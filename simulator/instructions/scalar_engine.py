@@ -10,7 +10,7 @@ import numpy as np
 from ..machine.chip import PARTITIONS
 from ..machine.dtypes import DTYPES, Array
 from ..machine.errors import NkiValidationError
-from ..machine.instruction import Instruction, Settled, engine
+from ..machine.instruction import Instruction, SettledCall, engine
 from ..tensors.tensor import NkiTensor
 from .checks import broadcast_value, float_values, shaped
 from .core import NeuronCore, active
@@ -114,7 +114,7 @@ def activation(
 
 def _activation(
     core: NeuronCore,
-    settled: Settled,
+    settled: SettledCall,
     operands: tuple[NkiTensor, Any, NkiTensor, Any, Any],
     command: reduce_cmd,
     reduce_res: NkiTensor | None,

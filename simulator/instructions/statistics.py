@@ -14,7 +14,7 @@ from ..machine.memory import SBUF
 from ..tensors.tensor import NkiTensor
 from .checks import float_values, shaped
 from .declaration import instruction
-from .operands import Call, Named
+from .operands import Call, NamedFunction
 from .operators import ALU
 from .tensor_operands import Tile
 
@@ -79,7 +79,7 @@ def _one_partition(call: Call) -> None:
 @instruction(engine.gpsimd, cost=("one_pass", "unit", "data"), rules=(_one_partition,), flops=(1, "data"))
 def tensor_partition_reduce(
     dst: Annotated[NkiTensor, Tile(written=True, buffers=(SBUF,))],
-    op: Annotated[Any, Named(_ACROSS)],
+    op: Annotated[Any, NamedFunction(_ACROSS)],
     data: Annotated[NkiTensor, Tile(buffers=(SBUF,))],
     name: str | None = None,
 ) -> None:

@@ -12,7 +12,7 @@ from ..machine.dtypes import Array
 from ..machine.errors import NkiValidationError
 from ..machine.instruction import Instruction, engine
 from ..machine.memory import PSUM, SBUF
-from ..machine.psum_writes import Written
+from ..machine.psum_writes import LastWriter
 from ..machine.watching import watchers
 from ..tensors.tensor import ColumnsTensor, IndirectTensor, NkiTensor
 from ..tensors.tensor_indirection import check
@@ -37,7 +37,7 @@ _FLOAT8 = ("float8_e4m3", "float8_e5m2", "float8_e4m3fn")
 _MATMUL_DTYPES = (*_FLOAT8, "bfloat16", "float16", "tfloat32", "float32")
 _WIDE = ("float32", "tfloat32")
 _COLUMN_DTYPES = ("float16", "bfloat16", *_FLOAT8)
-_BY_MATMUL = Written.matmul
+_BY_MATMUL = LastWriter.matmul
 _TENSOR = engine.tensor
 _DOUBLE_ROW = matmul_perf_mode.double_row
 
@@ -293,9 +293,9 @@ def _resumes(core: NeuronCore, dst: NkiTensor) -> bool | Array:
     """Return True if all elements were written by matmuls, or a mask of those that were."""
     assert dst.storage.written is not None
     writers = dst.storage.written.of(dst)
-    if writers is Written.mixed:
+    if writers is LastWriter.mixed:
         return dst.storage.written.by_matmul(dst)
-    if writers is _BY_MATMUL or (writers is Written.other and core.target.generation >= 4):
+    if writers is _BY_MATMUL or (writers is LastWriter.other and core.target.generation >= 4):
         core.resumed(dst)
         return True
     return False
@@ -312,7 +312,7 @@ def _can_accumulate(core: NeuronCore, dst: NkiTensor) -> None:
     if writers is _BY_MATMUL:
         return
     core.not_begun(dst, writers)
-    if writers is Written.nothing:
+    if writers is LastWriter.nothing:
         raise NkiValidationError(
             f"nc_matmul: accumulate=True onto dst {dst.label}, which no matmul has written; the first "
             "matmul of an accumulation must overwrite (accumulate=False or None)"

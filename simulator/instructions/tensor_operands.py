@@ -109,7 +109,7 @@ class Tile(Operand):
 
 
 @dataclass(frozen=True, eq=False)
-class Moved(Tile):
+class DmaTensor(Tile):
     """A tensor in SBUF or HBM that is read or written by a DMA."""
 
     buffers: tuple[MemoryRegion, ...] = tuple(region for region in MemoryRegion if region is not PSUM)

@@ -60,7 +60,7 @@ Engine = engine  # alias for annotations in classes that have a field named `eng
 Options = tuple[tuple[engine, Cost], ...]  # alternative engines for an instruction, with their costs
 
 
-Settled = tuple[engine, Cost, Options, tuple[Any, ...]]
+SettledCall = tuple[engine, Cost, Options, tuple[Any, ...]]
 """The properties of a call that its declaration determines: the engine, the cost, other possible engines, the operators
 and enum members to which operands resolve, and the notes of rules."""
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .errors import NkiValidationError
 from .memory import Storage
-from .rank_threads import Stopped, run_in_threads
+from .rank_threads import StopRank, run_in_threads
 
 CORES = 2  # number of physical cores per logical core with LNC2, on trn2 and trn3
 
@@ -53,7 +53,7 @@ class Pair:
             try:
                 self._await_turn(rank)
                 results[rank] = program(rank)
-            except Stopped:
+            except StopRank:
                 pass
             except BaseException as error:
                 self._failure = self._failure or error
@@ -114,4 +114,4 @@ class Pair:
             while self._turn != rank and not self._ended[1 - rank]:
                 self._changed.wait()
         if self._failure is not None:
-            raise Stopped
+            raise StopRank

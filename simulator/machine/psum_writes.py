@@ -18,7 +18,7 @@ _BY_OTHER, _BY_MATMUL = 1, 2  # marks of bytes; 0 means not written
 Key = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]]  # rectangle, strides, (*shape, item size)
 
 
-class Written(Enum):
+class LastWriter(Enum):
     """The kinds of instructions that last wrote the elements of a view."""
 
     nothing = "no element was written"
@@ -27,7 +27,7 @@ class Written(Enum):
     mixed = "some elements by a matmul"
 
 
-_MATMUL, _OTHER = Written.matmul, Written.other  # constants, because looking up an Enum member is slow
+_MATMUL, _OTHER = LastWriter.matmul, LastWriter.other  # constants, because looking up an Enum member is slow
 
 
 class _Write:
@@ -78,7 +78,7 @@ class PsumWrites:
                 covered = covered or _covers(other, key)
         return covered
 
-    def of(self, view: Any) -> Written:
+    def of(self, view: Any) -> LastWriter:
         """Return the last writers of a view's elements."""
         key = _key(view)
         known = self._writes.get(key)
@@ -86,7 +86,7 @@ class PsumWrites:
             return _MATMUL if known.by_matmul else _OTHER
         overlapping = [(k, write.by_matmul) for k, write in self._writes.items() if _overlap(k, key)]
         if not overlapping:
-            return Written.nothing
+            return LastWriter.nothing
         if len({by_matmul for _, by_matmul in overlapping}) == 1 and any(_covers(k, key) for k, _ in overlapping):
             # for example, the taps of a convolution, which all lie within the rectangle of the first tap
             return _MATMUL if overlapping[0][1] else _OTHER
@@ -95,8 +95,8 @@ class PsumWrites:
         if elements.all():
             return _MATMUL
         if elements.any():
-            return Written.mixed
-        return _OTHER if marks.any() else Written.nothing
+            return LastWriter.mixed
+        return _OTHER if marks.any() else LastWriter.nothing
 
     def by_matmul(self, view: Any) -> Array:
         """Return a mask, with the same shape as the view, of the elements last written by a matmul."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 
-class Stopped(BaseException):
+class StopRank(BaseException):
     """Raised in a core's thread to end it because another core has failed."""
 
 

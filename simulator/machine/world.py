@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import NkiValidationError
-from .rank_threads import Stopped, run_in_threads
+from .rank_threads import StopRank, run_in_threads
 
 MOST_RANKS = 8  # the number of NeuronCores on a Trainium2 chip (trainium2_arch.rst)
 
@@ -47,7 +47,7 @@ class World:
                 try:
                     if self._failure is None:
                         results[rank] = program(rank)
-                except Stopped:
+                except StopRank:
                     pass
                 except BaseException as error:
                     self._failure = self._failure or error
@@ -88,7 +88,7 @@ class World:
     ) -> None:
         """Raise an exception if another rank has failed, or if a rank that this rank waits for can never arrive."""
         if self._failure is not None:
-            raise Stopped
+            raise StopRank
         ended = [member for member in group if member in self._ended and member not in meeting]
         if ended:
             raise NkiValidationError(f"rank {rank} waits in {given.shown} for rank {ended[0]}, which has ended")

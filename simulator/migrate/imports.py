@@ -72,7 +72,7 @@ def is_gone(dotted: str, keep_runners: bool = False) -> bool:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedName:
     """An imported name, and the line that binds it in NKI 0.7 ("" if there is no equivalent)."""
 
     bound: str
@@ -80,7 +80,7 @@ class Imported:
     line: str
 
 
-def imported(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[Imported]:
+def imported(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[ImportedName]:
     """Return the names that an import of an earlier NKI version binds, each with the import that replaces it."""
     if isinstance(node, cst.Import):
         return [_imported_module(alias, keep_runners) for alias in node.names]
@@ -88,27 +88,27 @@ def imported(node: cst.BaseSmallStatement, keep_runners: bool = False) -> list[I
         return []
     package = modern(dotted_of(node.module))
     if isinstance(node.names, cst.ImportStar):
-        return [Imported("*", package, f"from {package} import *" if package in MODULES else "")]
+        return [ImportedName("*", package, f"from {package} import *" if package in MODULES else "")]
     return [_imported_name(package, alias, keep_runners) for alias in node.names]
 
 
-def _imported_module(alias: cst.ImportAlias, keep_runners: bool) -> Imported:
+def _imported_module(alias: cst.ImportAlias, keep_runners: bool) -> ImportedName:
     """Return the name that `import module` binds, with the import that replaces it."""
     old, bound = dotted_of(alias.name), dotted_of(alias.asname.name) if alias.asname else ""
     name = modern(old)
     line = f"import {name} as {bound}" if bound not in ("", name) else f"import {name}"
     is_removed = not name or is_gone(name, keep_runners)
-    return Imported(bound or old.split(".")[0], name, "" if is_removed else line)
+    return ImportedName(bound or old.split(".")[0], name, "" if is_removed else line)
 
 
-def _imported_name(package: str, alias: cst.ImportAlias, keep_runners: bool) -> Imported:
+def _imported_name(package: str, alias: cst.ImportAlias, keep_runners: bool) -> ImportedName:
     """Return the name that `from package import name` binds, with the import that replaces it."""
     name = dotted_of(alias.name)
     bound = dotted_of(alias.asname.name) if alias.asname else name
     if package == "nki.isa.constants" and name in api().names.get("nki.isa", ()):
-        return Imported(bound, f"nki.isa.{name}", _import_from("nki.isa", name, bound))
+        return ImportedName(bound, f"nki.isa.{name}", _import_from("nki.isa", name, bound))
     dotted = f"{package}.{name}" if package else name
-    return Imported(bound, dotted, "" if is_gone(dotted, keep_runners) else _import_from(package, name, bound))
+    return ImportedName(bound, dotted, "" if is_gone(dotted, keep_runners) else _import_from(package, name, bound))
 
 
 def _import_from(package: str, name: str, bound: str) -> str:

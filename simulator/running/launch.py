@@ -16,7 +16,7 @@ from ..machine.host import one_thread, uncollected
 from ..timing.constants import changed, overrides
 from ..timing.program_timing import ProgramTiming
 from .kernel import Kernel, TensorSpec, degree, execute, notify, on_cores, predict
-from .replay import Recording, Replayed, Replays
+from .replay import Recording, ReplayableLaunch, Replays
 from .run import Run
 
 _PREDICTIONS: OrderedDict[Any, ProgramTiming] = OrderedDict()  # predictions of shape-only runs, the oldest first
@@ -89,7 +89,7 @@ def _run(launch: _Launch, kinds: frozenset[str], key: Any) -> Run:
     kernel, arrays, parameters, target, dge, profiled, functional = launch
     name = getattr(kernel, "__name__", "kernel")
     again = _REPLAYS.seen(key) if functional else None
-    if isinstance(again, Replayed):
+    if isinstance(again, ReplayableLaunch):
         host_arrays = [value for value in (*arrays, *parameters.values()) if isinstance(value, np.ndarray)]
         notify(again.prediction, name, host_arrays)
         return Run(again.prediction, _REPLAYS.run(again, host_arrays), name, profiled)

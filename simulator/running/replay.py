@@ -252,7 +252,7 @@ def views_of(operands: Any) -> Iterator[StridedMemory]:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayableLaunch:
     """A launch that can be replayed, and its prediction."""
 
     replay: Replay
@@ -266,11 +266,11 @@ class Replays:
     """
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[Any, Replayed | bool] = OrderedDict()  # True: seen once; False: not replayable
+        self._seen: OrderedDict[Any, ReplayableLaunch | bool] = OrderedDict()  # True: seen once; False: not replayable
         self._buffers: Buffers = {}
         self._lock = threading.Lock()  # replays share memory, so only one can run at any time
 
-    def seen(self, key: Any) -> Replayed | bool:
+    def seen(self, key: Any) -> ReplayableLaunch | bool:
         """Return the launch to replay.
 
         Otherwise, return True if the launch was seen before and should be recorded, and False if not.
@@ -288,7 +288,7 @@ class Replays:
 
     def keep(self, key: Any, replay: Replay | None, prediction: Any) -> None:
         """Store the result of recording a launch."""
-        self._seen[key] = False if replay is None else Replayed(replay, prediction)
+        self._seen[key] = False if replay is None else ReplayableLaunch(replay, prediction)
         while len(self._seen) > 1 and self._full():
             self._seen.popitem(last=False)
 
@@ -297,7 +297,7 @@ class Replays:
         with self._lock:
             return recording.replay(issued, registers, self._buffers)
 
-    def run(self, launch: Replayed, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    def run(self, launch: ReplayableLaunch, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Replay a launch with other arrays and return its outputs."""
         with self._lock, np.errstate(all="ignore"):
             return launch.replay(arrays)
@@ -313,6 +313,6 @@ class Replays:
         self._buffers.clear()
 
     def _full(self) -> bool:
-        replays = [launch.replay for launch in self._seen.values() if isinstance(launch, Replayed)]
+        replays = [launch.replay for launch in self._seen.values() if isinstance(launch, ReplayableLaunch)]
         steps, fixed = sum(replay.steps for replay in replays), sum(replay.fixed_bytes for replay in replays)
         return steps > MAX_REMEMBERED_STEPS or fixed > MAX_ALL_FIXED_BYTES

@@ -16,7 +16,7 @@ from ..machine.chip import PSUM_BANK_BYTES, PSUM_BANKS
 from .dependencies import Version
 
 _NEVER = float("inf")
-Given = tuple[int, "Version | None"]
+BufferAssignment = tuple[int, "Version | None"]
 
 
 class Buffers:
@@ -59,13 +59,13 @@ class Buffers:
                 if free_at < self.next_release:
                     self.next_release = free_at
 
-    def give(self, time: float) -> list[Given]:
+    def give(self, time: float) -> list[BufferAssignment]:
         """Reuse the buffers that are free at `time`.
 
         Return the instructions whose versions received a buffer, each with the version that previously occupied the
         buffer (None if there was free space).
         """
-        assignments: list[Given] = []
+        assignments: list[BufferAssignment] = []
         sbuf, psum = self._sbuf, self._psum
         if sbuf.next_release <= time or not sbuf.full:
             sbuf.give(time, assignments)
@@ -102,7 +102,7 @@ class _Memory:
         self.releases: list[tuple[float, int, Version]] = []  # heap of (time, order, version) of buffers to be freed
         self.count = 0
 
-    def give(self, time: float, given: list[Given]) -> None:
+    def give(self, time: float, given: list[BufferAssignment]) -> None:
         waiting, releases = self.waiting, self.releases
         freed = None
         while waiting:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from small_detectors import LABELS
 from trninfer.inference.box import Box
-from trninfer.inference.boxes import Found, Limits, find_boxes, move_to_picture
+from trninfer.inference.boxes import BoxArrays, Limits, find_boxes, move_to_picture
 from trninfer.inference.coco import coco_entry
 from trninfer.inference.drawing import draw_boxes
 from trninfer.inference.oriented import enclosing, outlines, overlaps, suppress_oriented
@@ -62,7 +62,7 @@ def test_corners_of_a_turned_box() -> None:
     assert enclosing(corners)[0] == pytest.approx([8, 16, 12, 24], abs=1e-5)
 
 
-def find(rows: list[list[float]], **changes: object) -> Found:
+def find(rows: list[list[float]], **changes: object) -> BoxArrays:
     """Return the boxes of a network with 32x32 images, mapped to a picture of 64x32."""
     table = np.array(rows, np.float32).T
     found = find_boxes(HEAD, (32, 32), table, {}, Limits(0.25, 0.7, 300))

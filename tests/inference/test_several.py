@@ -7,7 +7,7 @@ import pytest
 from small_inputs import draw_picture
 from trninfer.inference import several
 from trninfer.inference.several import (
-    GivenInputs,
+    FixedInputs,
     PackedBatches,
     find_streamed,
     given_batches,
@@ -42,7 +42,7 @@ def test_pictures_rows_and_numbers(files: dict[str, str]) -> None:
     rows = given.rows(1, 3)
     assert rows["bias"].tolist() == [[3, 4], [5, 6]] and rows["more"].tolist() == [[-150], [-150]]
     one = read_given(SPEC, {"left": files["one"]})
-    assert one.arrays["left"].shape == (1, 1, 2, 2) and one.count == 1 and GivenInputs({}, {}).count == 1
+    assert one.arrays["left"].shape == (1, 1, 2, 2) and one.count == 1 and FixedInputs({}, {}).count == 1
 
 
 @pytest.mark.parametrize(

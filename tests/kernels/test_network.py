@@ -11,7 +11,7 @@ from trninfer.simulator.checking.lint import examine_file
 ABSTRACT = {  # classes that are not operations themselves, and why
     "Operation": "what all have",
     "Pool": "what MaxPool and AveragePool have",
-    "Filtered": "what those that multiply by filters have",
+    "FilterOperation": "what those that multiply by filters have",
     "Numbered": "what those with numbers for each channel or element have",
     "Norm": "what LayerNorm and GroupNorm have",
 }

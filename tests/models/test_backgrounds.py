@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trninfer.models.backgrounds import Stretched, bands, coarsen, fit_surface, local_median, rim_colour
+from trninfer.models.backgrounds import FullSizeBackground, bands, coarsen, fit_surface, local_median, rim_colour
 
 PICTURES = {"height": st.integers(1, 150), "width": st.integers(3, 150), "channels": st.sampled_from([1, 3])}
 
@@ -56,7 +56,7 @@ def test_a_stretched_background_is_the_closest_value_around(
         return np.clip(np.array(down).transpose(0, 2, 1), 0, 1)
 
     expected = np.clip(planes, enlarge(low), enlarge(high))
-    background = Stretched(cells, planes.shape)
+    background = FullSizeBackground(cells, planes.shape)
     found = np.concatenate([background.at(rows, planes[:, rows]) for rows in bands(height)], axis=1)
     np.testing.assert_allclose(found, expected, atol=2e-6)
 

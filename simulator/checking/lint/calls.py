@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from ...instructions.operands import Function, Named, Operator, Scalar
-from ...instructions.tensor_operands import Moved, Tile
+from ...instructions.operands import Function, NamedFunction, Operator, Scalar
+from ...instructions.tensor_operands import DmaTensor, Tile
 from ...instructions.transpose import MOST_ON_VECTOR
 from ...machine.instruction import DECLARATIONS, engine
 from ...nki.dialect import ENUMS, old_argument, old_name
@@ -113,7 +113,7 @@ def takes_tiles(scope: FunctionScope) -> bool:
         tiles = [
             name
             for name, kind in declared_operands(function).items()
-            if isinstance(kind, Tile) and type(kind) is not Moved
+            if isinstance(kind, Tile) and type(kind) is not DmaTensor
         ]
         if any(_base(bound[name]) in arguments for name in tiles if name in bound):
             return True
@@ -292,7 +292,7 @@ class _Calls(ast.NodeVisitor):
         bound = arguments_of(call, signature)
         self._check_values(bound)
         for name, kind in declared_operands(function).items():
-            if name in bound and isinstance(kind, (Operator, Named)):
+            if name in bound and isinstance(kind, (Operator, NamedFunction)):
                 self._check_operator(bound[name], function, name, kind)
         if function in SIMULATED_ONLY:
             message = f"{function} works only in AWS's simulator: {SIMULATED_ONLY[function]}"
@@ -300,7 +300,7 @@ class _Calls(ast.NodeVisitor):
         if function == "nki.isa.memset":
             self._check_memset(node, bound)
         for name, kind in declared_operands(function).items():
-            if isinstance(kind, Moved) and not kind.written and name in bound:
+            if isinstance(kind, DmaTensor) and not kind.written and name in bound:
                 self._check_dma(node, function, bound[name])
         if function == "nki.language.store" and "value" in bound:
             self._check_dma(node, function, bound["value"])
@@ -321,7 +321,7 @@ class _Calls(ast.NodeVisitor):
                 message = f"integers no longer stand for {ENUMS[name]}: use one of its members for {name}={value.value}"
                 self._scope.report(value, "old-dialect", message)
 
-    def _check_operator(self, value: ast.expr, function: str, name: str, kind: Operator | Named) -> None:
+    def _check_operator(self, value: ast.expr, function: str, name: str, kind: Operator | NamedFunction) -> None:
         if isinstance(value, ast.IfExp):
             self._check_operator(value.body, function, name, kind)
             self._check_operator(value.orelse, function, name, kind)

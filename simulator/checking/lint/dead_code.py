@@ -19,7 +19,7 @@ def drop_dead_code(tree: ast.Module) -> None:
         for node in ast.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 node.body = _living(node.body, constants)
-                _Chosen(constants).generic_visit(node)
+                _BranchSelector(constants).generic_visit(node)
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _value(node: ast.expr, constants: dict[str, Any]) -> Any:
     return UNKNOWN
 
 
-class _Chosen(ast.NodeTransformer):
+class _BranchSelector(ast.NodeTransformer):
     """A transformer that replaces `a if constant else b` with the expression that is chosen."""
 
     def __init__(self, constants: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from math import prod
 
 from ...instructions.operands import Operand, Scalar, among
-from ...instructions.tensor_operands import Moved, Tile
+from ...instructions.tensor_operands import DmaTensor, Tile
 from ...machine.chip import PARTITIONS, PSUM_BANK_BYTES, STATIONARY_COLUMNS, TARGETS
 from ...machine.dtypes import DTYPES
 from ...machine.instruction import DECLARATIONS, engine
@@ -68,7 +68,7 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
         return
     for name, kind in declared_operands(function).items():
         tensor = known.get(name)
-        if tensor is None or isinstance(kind, Moved) or not isinstance(kind, (Tile, Scalar)):
+        if tensor is None or isinstance(kind, DmaTensor) or not isinstance(kind, (Tile, Scalar)):
             continue
         operand = f"{function}: {name} {ast.unparse(bound[name])}"
         if not _has_own_rule(function, name, tensor):

@@ -26,7 +26,7 @@ TRANSPOSED_ROW_BYTES = 32  # size of an output row of dma_transpose
 
 def check_reported(scope: FunctionScope) -> None:
     """Check the tiles and the matmul sums of a function."""
-    visitor = _Reported(scope)
+    visitor = _ReportedRules(scope)
     for statement in scope.function.body:
         visitor.visit(statement)
 
@@ -55,7 +55,7 @@ class _Tile:
         return part is indices[-1] and len(indices) == len(self.free) + 1 and _is_one(part)
 
 
-class _Reported(ast.NodeVisitor):
+class _ReportedRules(ast.NodeVisitor):
     def __init__(self, scope: FunctionScope) -> None:
         self._scope = scope
         self._loops: tuple[ast.For, ...] = ()

@@ -36,7 +36,7 @@ NUMPY_DTYPES = frozenset(
 
 def check_tracing(scope: FunctionScope) -> None:
     """Check the Python code that runs while a kernel is traced."""
-    visitor = _Tracing(scope)
+    visitor = _TracingRules(scope)
     for statement in scope.function.body:
         visitor.visit(statement)
 
@@ -55,7 +55,7 @@ def check_parameters(scope: FunctionScope) -> None:
             scope.report(starred, "named-parameters", message)
 
 
-class _Tracing(ast.NodeVisitor):
+class _TracingRules(ast.NodeVisitor):
     def __init__(self, scope: FunctionScope) -> None:
         self._scope = scope
         self._tensors = LocalTensors(scope.function, scope.resolve, scope.api)

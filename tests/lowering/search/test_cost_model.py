@@ -136,7 +136,7 @@ def test_large_operations_are_priced_by_a_part_of_their_pixels(
     b = number_of(graph, "b")
     part = cost_model.cost(graph, b, 9)
     monkeypatch.setattr(cost_models, "MOST_PIXELS", 10**6)
-    whole = CostModel("trn2", 4)._two_passes(cost_models._Alone(graph, b), 9).cost(1)
+    whole = CostModel("trn2", 4)._two_passes(cost_models._SingleOperation(graph, b), 9).cost(1)
     for name in ("nanoseconds", "instructions", "multiplying"):
         assert getattr(part, name) == pytest.approx(getattr(whole, name), rel=0.1)
 

@@ -17,7 +17,14 @@ from neuron_stand_ins import noting_options
 from trninfer import kernels
 from trninfer.runtime.backend import ArraySpec, KernelError
 from trninfer.runtime.neuron import environment, neff
-from trninfer.runtime.neuron.compiled import Compiled, CompiledKernels, Executable, RunOptions, Walked, walk
+from trninfer.runtime.neuron.compiled import (
+    CompiledKernel,
+    CompiledKernels,
+    Executable,
+    KernelEstimate,
+    RunOptions,
+    walk,
+)
 from trninfer.runtime.neuron.device_time import DeviceTime, DeviceTimingError
 from trninfer.runtime.neuron.errors import CompileError, CompilerFailed, CoreInUse, DeviceLost, ExecutionError
 from trninfer.runtime.neuron.jobs import Job
@@ -43,20 +50,20 @@ class Way(CompiledKernels):
         if name in self.fault:
             raise self.fault[name]
 
-    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
+    def _compile(self, job: Job, walked: KernelEstimate, workdir: Path, log: Path) -> CompiledKernel:
         log.write_text("a warning\nerror: the printed one\n")
         self._step("compile")
 
         def write(folder: Path) -> None:
             (folder / "label").write_text(job.label)
 
-        return Compiled(write, lambda: self._loaded("load"), 2.5, 3 << 29)
+        return CompiledKernel(write, lambda: self._loaded("load"), 2.5, 3 << 29)
 
     def _loaded(self, step: str) -> str:
         self._step(step)
         return step
 
-    def _load(self, job: Job, walked: Walked, folder: Path) -> str:
+    def _load(self, job: Job, walked: KernelEstimate, folder: Path) -> str:
         assert (folder / "label").read_text() == job.label
         return self._loaded("load cached")
 
@@ -192,7 +199,7 @@ def test_options_that_time_nothing(warmup: int, iterations: int) -> None:
 
 
 def test_a_kernel_is_walked_for_its_results_and_its_counts() -> None:
-    def walked(kernel: Any, *shapes: tuple[int, ...]) -> Walked:
+    def walked(kernel: Any, *shapes: tuple[int, ...]) -> KernelEstimate:
         names = inspect.signature(kernel).parameters
         operands = {name: ArraySpec(shape, np.float32) for name, shape in zip(names, shapes)}
         return walk(Job(kernel, find_source(kernel), operands, {}, "trn2"))

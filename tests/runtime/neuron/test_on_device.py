@@ -12,7 +12,7 @@ import pytest
 from device_process import tensor_device
 from trninfer import kernels
 from trninfer.runtime.neuron import environment
-from trninfer.runtime.neuron.compiled import Compiled, Executable, RunOptions, Walked
+from trninfer.runtime.neuron.compiled import CompiledKernel, Executable, KernelEstimate, RunOptions
 from trninfer.runtime.neuron.device import DeviceArray, DeviceFaultError, DeviceTimeoutError
 from trninfer.runtime.neuron.device_time import DeviceTime
 from trninfer.runtime.neuron.errors import DeviceLost, ExecutionError
@@ -28,11 +28,11 @@ class Way(OnDevice):
     error: Exception | None = None
     compiled = 0
 
-    def _compile(self, job: Job, walked: Walked, workdir: Path, log: Path) -> Compiled:
+    def _compile(self, job: Job, walked: KernelEstimate, workdir: Path, log: Path) -> CompiledKernel:
         self.compiled += 1
-        return Compiled(lambda folder: None, lambda: None, 0.0)
+        return CompiledKernel(lambda folder: None, lambda: None, 0.0)
 
-    def _load(self, job: Job, walked: Walked, folder: Path) -> Any:
+    def _load(self, job: Job, walked: KernelEstimate, folder: Path) -> Any:
         raise AssertionError("nothing is cached")
 
     def _execute(

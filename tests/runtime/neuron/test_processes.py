@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from trninfer.runtime.neuron import processes
-from trninfer.runtime.neuron.processes import Finished, run_limited
+from trninfer.runtime.neuron.processes import ProcessResult, run_limited
 
 
-def run(tmp_path: Path, program: str, **options) -> Finished:
+def run(tmp_path: Path, program: str, **options) -> ProcessResult:
     given = tmp_path / "given"
     given.write_text("hello")
     options = {"limit": 20.0, **options}

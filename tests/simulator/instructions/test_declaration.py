@@ -19,7 +19,7 @@ from trninfer.simulator.instructions.declaration import Declaration, Engine
 from trninfer.simulator.instructions.operands import (
     Integer,
     Member,
-    Named,
+    NamedFunction,
     Number,
     Operand,
     Operator,
@@ -28,7 +28,7 @@ from trninfer.simulator.instructions.operands import (
 )
 from trninfer.simulator.instructions.operators import ALU
 from trninfer.simulator.instructions.register_moves import Register
-from trninfer.simulator.instructions.tensor_operands import Moved, OneElement, Tile, TileOrNumber
+from trninfer.simulator.instructions.tensor_operands import DmaTensor, OneElement, Tile, TileOrNumber
 from trninfer.simulator.machine.chip import TARGETS
 from trninfer.simulator.machine.dtypes import DTYPES
 from trninfer.simulator.machine.instruction import DECLARATIONS, engine
@@ -197,7 +197,7 @@ def violations(name: str, operands: dict[str, Any]) -> Iterator[Violation]:
             yield Violation(operand, lambda draw: draw(st.sampled_from(["1", [1]])), "must be a number")
         elif isinstance(kind, Tile) and isinstance(value, NkiTensor):
             yield from of_tile(operand, kind, value)
-        elif isinstance(kind, Moved):  # a list of them
+        elif isinstance(kind, DmaTensor):  # a list of them
             yield Violation(
                 operand,
                 lambda draw, value=value: value * draw(st.sampled_from([0, 9])),
@@ -214,7 +214,7 @@ def violations(name: str, operands: dict[str, Any]) -> Iterator[Violation]:
             yield from of_scalar(operand, kind)
         elif isinstance(kind, Operator):
             yield from of_operator(operand, kind)
-        elif isinstance(kind, Named):
+        elif isinstance(kind, NamedFunction):
             wrong = st.sampled_from([nl.add, nl.tanh, nl.subtract, nl.float32]).filter(
                 lambda f, kind=kind: getattr(f, "__name__", "") not in kind.allowed
             )

@@ -6,7 +6,7 @@ import pytest
 from nki_tensors import hbm, new, psum
 from trninfer.simulator import NkiValidationError
 from trninfer.simulator.instructions.operands import among
-from trninfer.simulator.instructions.tensor_operands import Moved, OneElement, Tile, TileOrNumber
+from trninfer.simulator.instructions.tensor_operands import DmaTensor, OneElement, Tile, TileOrNumber
 from trninfer.simulator.machine.memory import SBUF
 
 
@@ -27,7 +27,7 @@ from trninfer.simulator.machine.memory import SBUF
             "a multiple of 16 partitions, 8 to 9 elements in a partition",
         ),
         (TileOrNumber(partitions_of="dst"), "a number, or SBUF or PSUM, partitions of dst"),
-        (Moved(), "SBUF or HBM"),
+        (DmaTensor(), "SBUF or HBM"),
         (OneElement(("int32", "int64")), "one element in SBUF or HBM of int32 or int64"),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import on, psum, tile
 from trninfer.simulator import NkiValidationError
-from trninfer.simulator.machine.psum_writes import PsumWrites, Written
+from trninfer.simulator.machine.psum_writes import LastWriter, PsumWrites
 
 ROWS, COLUMNS = 6, 24
 
@@ -23,11 +23,11 @@ def slices(draw):
 def expected(marks):
     """Return the last writers of some elements: 0 for none, 1 for another instruction, 2 for a matmul."""
     if not marks.any():
-        return Written.nothing
+        return LastWriter.nothing
     by_matmul = marks == 2
     if by_matmul.all():
-        return Written.matmul
-    return Written.mixed if by_matmul.any() else Written.other
+        return LastWriter.matmul
+    return LastWriter.mixed if by_matmul.any() else LastWriter.other
 
 
 @given(st.lists(st.tuples(slices(), st.booleans()), max_size=8), slices())
@@ -47,11 +47,11 @@ def test_views_of_other_shapes_are_the_same_elements():
         tensor, known = psum((4, 12)), PsumWrites()
         folded = tensor.reshape((4, 3, 4))
         known.note(folded[:, 0:2], by_matmul=True)
-        assert known.of(tensor[:, 0:8]) is Written.matmul
-        assert known.of(folded[:, :, 1:3]) is Written.mixed
-        assert known.of(tensor[:, 8:12]) is Written.nothing
+        assert known.of(tensor[:, 0:8]) is LastWriter.matmul
+        assert known.of(folded[:, :, 1:3]) is LastWriter.mixed
+        assert known.of(tensor[:, 8:12]) is LastWriter.nothing
         known.note(tensor[:, 4:12], by_matmul=False)
-        assert known.of(folded[:, 1]) is Written.other and known.of(folded[:, 0]) is Written.matmul
+        assert known.of(folded[:, 1]) is LastWriter.other and known.of(folded[:, 0]) is LastWriter.matmul
 
 
 @pytest.mark.parametrize("by_matmul", [False, True])
@@ -60,8 +60,8 @@ def test_elements_between_those_that_were_written_are_not(by_matmul):
     with on():
         tensor, known = psum((4, 16)), PsumWrites()
         known.note(tensor[:, 0:16:2], by_matmul)
-        assert known.of(tensor[:, 1:16:2]) is known.of(tensor[:, 1:13:2]) is Written.nothing
-        assert known.of(tensor) is (Written.mixed if by_matmul else Written.other)
+        assert known.of(tensor[:, 1:16:2]) is known.of(tensor[:, 1:13:2]) is LastWriter.nothing
+        assert known.of(tensor) is (LastWriter.mixed if by_matmul else LastWriter.other)
 
 
 @pytest.mark.parametrize("target", ["trn2", "trn3"])
@@ -83,4 +83,4 @@ def test_the_taps_of_a_convolution_change_nothing():
         known.note(tensor, by_matmul=True)
         for first in range(1, 300):
             known.note(tensor[:, first : first + 200], by_matmul=True)
-        assert known.of(tensor[:, 5:9]) is Written.matmul and len(known._writes) == 1
+        assert known.of(tensor[:, 5:9]) is LastWriter.matmul and len(known._writes) == 1

@@ -2,7 +2,7 @@
 
 import threading
 
-from trninfer.simulator.machine.rank_threads import Stopped, run_in_threads
+from trninfer.simulator.machine.rank_threads import StopRank, run_in_threads
 
 
 def test_each_rank_runs_once_and_all_at_the_same_time():
@@ -20,4 +20,4 @@ def test_each_rank_runs_once_and_all_at_the_same_time():
 
 def test_a_stop_is_no_error_that_a_kernel_catches():
     """`except Exception` in a kernel must not keep a core running."""
-    assert not issubclass(Stopped, Exception)
+    assert not issubclass(StopRank, Exception)

@@ -20,7 +20,7 @@ from trninfer.simulator.instructions.core import NeuronCore
 from trninfer.simulator.machine.chip import find_target
 from trninfer.simulator.running import launch as launching
 from trninfer.simulator.running.kernel import execute
-from trninfer.simulator.running.replay import Replayed, Replays
+from trninfer.simulator.running.replay import ReplayableLaunch, Replays
 
 launch = partial(simulator.run, pure=True)
 DTYPES = [np.float32, ml_dtypes.bfloat16, np.float16]
@@ -34,7 +34,7 @@ def nothing_seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def replayed() -> int:
     """Return how many of the observed launches are replayed."""
-    return sum(isinstance(found, Replayed) for found in launching._REPLAYS._seen.values())
+    return sum(isinstance(found, ReplayableLaunch) for found in launching._REPLAYS._seen.values())
 
 
 def afresh(kernel: Any, *arrays: Any, target: str = "trn2", **parameters: Any) -> Any:
@@ -115,7 +115,9 @@ def fixed(array: NDArray[Any]) -> NDArray[Any]:
 
 def fixed_bytes() -> int:
     """Return the bytes of the tiles that are kept between replays."""
-    return sum(found.replay.fixed_bytes for found in launching._REPLAYS._seen.values() if isinstance(found, Replayed))
+    return sum(
+        found.replay.fixed_bytes for found in launching._REPLAYS._seen.values() if isinstance(found, ReplayableLaunch)
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
