@@ -31,7 +31,7 @@ def test_paths_and_bytes_are_answered_as_classify_does() -> None:
     assert by_path["other"] == list(range(5))
 
 
-def test_what_cannot_be_used_is_told_in_its_row() -> None:
+def test_what_cannot_be_used_is_reported_in_its_row() -> None:
     answers = trninfer.Classifier(backend="sim")({"path": ["none.png", str(SAMPLES[0])]})
     assert answers["label"][0] == "" and answers["label"][1] and "no such file" in answers["error"][0]
     assert answers["probability"][0] != answers["probability"][0]  # NaN

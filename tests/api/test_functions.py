@@ -51,7 +51,7 @@ def test_classifying_needs_no_command_line(pictures) -> None:
     assert out.splitlines()[1] == "[] []" and len(out.splitlines()[0].split(",")) >= len(pictures)
 
 
-def test_everything_that_is_told_is_there() -> None:
+def test_everything_that_is_reported_is_there() -> None:
     for name in trninfer.__all__:
         assert getattr(trninfer, name) is not None and name in dir(trninfer)
     assert trninfer.simulator.run.__doc__
@@ -263,7 +263,7 @@ def test_several_files_of_features_are_counted_on(rows, tmp_path) -> None:
         assert answers.labels == expected and [answer.input for answer in answers] == list(range(9))
 
 
-def test_headers_are_told(rows, tmp_path) -> None:
+def test_headers_are_reported(rows, tmp_path) -> None:
     path = tmp_path / "x.csv"
     np.savetxt(path, rows[:3], delimiter=",", header=",".join(map(str, range(64))), comments="")
     with pytest.warns(UserWarning, match=r"x\.csv: line 1 \(0, 1, 2, 3, 4, 5, \.\.\.\) is read as a header"):

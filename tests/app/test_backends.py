@@ -80,7 +80,7 @@ def test_a_session_in_this_process(feature_model, capsys) -> None:
     assert told(capsys) == ""
 
 
-def test_how_many_launches_it_takes_is_told(feature_model, capsys) -> None:
+def test_how_many_launches_it_takes_is_reported(feature_model, capsys) -> None:
     """Two launches with half the instructions each, where one launch would exceed the limit by one instruction."""
     model, backend = load_model(feature_model), open_backend(RunOptions(backend="sim", target="trn2"))
     whole = session_on(backend, model, RunOptions())

@@ -36,7 +36,7 @@ def test_doctor(cli, monkeypatch) -> None:
     assert commands <= set(lines)  # each on a single line, so that it can be copied
 
 
-def test_doctor_tells_of_a_target_that_is_none(cli, monkeypatch) -> None:
+def test_doctor_reports_a_target_that_is_none(cli, monkeypatch) -> None:
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
     outcome = cli("doctor", "--format", "csv")
     row = next(row for row in csv.DictReader(io.StringIO(outcome.out)) if row["check"] == "target")
@@ -62,13 +62,13 @@ def test_doctor_on_a_chip(cli, chip, feature_model) -> None:
     assert held.startswith(f"{len(ROWS)} kernels, ") and os.environ["TRNINFER_CACHE"] in held
 
 
-def test_doctor_tells_the_target_of_the_instance(cli, chip, monkeypatch) -> None:
+def test_doctor_reports_the_target_of_the_instance(cli, chip, monkeypatch) -> None:
     assert rows_of_doctor(cli)["target"]["detail"] == "trn2 (this instance)"
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "gen4")
     assert rows_of_doctor(cli)["target"]["detail"] == "trn3 (NEURON_PLATFORM_TARGET_OVERRIDE)"
 
 
-def test_doctor_tells_of_variables_that_are_wrong(cli, chip, monkeypatch) -> None:
+def test_doctor_reports_variables_that_are_wrong(cli, chip, monkeypatch) -> None:
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "none")
     rows = rows_of_doctor(cli)
     assert rows["neuroncores"]["status"] == "wrong"

@@ -162,7 +162,7 @@ def test_bundled_network_on_its_held_out_rows(cli, request) -> None:
     assert outcome.status == 0 and report["verify"]["passed"] and report["score"]["accuracy"] >= 0.97
 
 
-def test_headers_of_tables_are_told(cli, feature_model, rows, tmp_path) -> None:
+def test_headers_of_tables_are_reported(cli, feature_model, rows, tmp_path) -> None:
     body = "".join(",".join(map(str, row)) + "\n" for row in rows.tolist())
     (tmp_path / "X.csv").write_text("0,1,2,3,4,5\n" + body)
     arguments = ("ffnn", "--data", tmp_path / "X.csv", "--model", feature_model, "--format", "csv")
@@ -183,7 +183,7 @@ def test_right_classes_by_name(cli, feature_model, data, tmp_path) -> None:
     assert scored.json()["score"]["correct"] == N
 
 
-def test_features_that_are_scaled_otherwise_are_told(cli, tmp_path) -> None:
+def test_features_that_are_scaled_otherwise_are_reported(cli, tmp_path) -> None:
     samples = Path(__file__).parents[2] / "samples" / "digits-X.bin"
     rows = np.fromfile(samples, "<f4").reshape(-1, 64)[:30]
     np.save(tmp_path / "X.npy", np.rint(rows * 255 / 16).astype(np.uint8))
@@ -193,7 +193,7 @@ def test_features_that_are_scaled_otherwise_are_told(cli, tmp_path) -> None:
     assert cli("ffnn", "--data", tmp_path / "X.npy").err == ""
 
 
-def test_rows_that_cannot_be_used_are_told_and_the_others_answered(cli, feature_model, rows, tmp_path) -> None:
+def test_rows_that_cannot_be_used_are_reported_and_the_others_answered(cli, feature_model, rows, tmp_path) -> None:
     expected = cli("ffnn", "--data", write(tmp_path, rows), "--model", feature_model, "--format", "json").json()
     rows = rows.copy()
     rows[1, 4], rows[4, 0] = np.nan, np.inf

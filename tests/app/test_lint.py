@@ -43,7 +43,7 @@ def test_a_file_that_cannot_be_checked_is_named_the_others_are_checked_and_the_s
     ]
 
 
-def test_what_is_no_source_file_is_told_and_never_waited_for(folder, capsys):
+def test_what_is_no_source_file_is_reported_and_never_waited_for(folder, capsys):
     os.mkfifo("pipe.py")
     Path("long.py").write_bytes(b"#" * (MAX_SOURCE_BYTES + 1))
     Path("lines.py").write_bytes(b"\n" * (MAX_SOURCE_LINES + 1))
@@ -64,7 +64,7 @@ def test_links_that_lead_in_circles_are_an_error_of_one_line(folder, capsys):
     assert len(told) == 2  # the other file is still checked
 
 
-def test_a_file_without_kernels_is_told(folder, capsys):
+def test_a_file_without_kernels_is_reported(folder, capsys):
     assert run(["lint", "host.py"]) == 0
     assert capsys.readouterr().err == (
         "trninfer: host.py: nothing was checked, because it contains no function decorated with nki.jit\n"

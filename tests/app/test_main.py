@@ -50,7 +50,7 @@ def test_wrong_usage_is_one_line_and_status_2(cli, arguments, message) -> None:
     assert len(outcome.err.splitlines()) == 1 and outcome.err.startswith("trninfer: ")
 
 
-def test_a_file_that_looks_like_an_option_is_told(cli, tmp_path, monkeypatch) -> None:
+def test_a_file_that_looks_like_an_option_is_reported(cli, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "-dash.png").write_bytes(b"")
     told = "; to pass the file -dash.png, write ./-dash.png (see trninfer classify --help)"
@@ -136,7 +136,7 @@ def test_a_reader_that_goes_away_is_no_error(process, tmp_path, feature_model) -
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-def test_a_full_disk_behind_standard_output_is_told(process, feature_model) -> None:
+def test_a_full_disk_behind_standard_output_is_reported(process, feature_model) -> None:
     with open("/dev/full", "wb") as full:
         running = process("bench", "--model", feature_model, stdout=full)
         _, err = running.communicate()
@@ -208,7 +208,7 @@ def test_colour_and_progress_on_a_terminal_alone(process, pictures, picture_mode
     assert len(live.splitlines()) == 4 and "\x1b" not in live
 
 
-def test_progress_tells_the_rate(process, tmp_path, feature_model) -> None:
+def test_progress_reports_the_rate(process, tmp_path, feature_model) -> None:
     np.zeros((1500, 6), "<f4").tofile(tmp_path / "X.bin")
     arguments = ("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model, "--batch-size", 10)
     shown = on_a_terminal(process, *arguments, "--output", tmp_path / "answers.txt")

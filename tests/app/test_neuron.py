@@ -78,7 +78,7 @@ def test_the_table_of_host_round_trips(cli, chip, feature_model) -> None:
 
 
 @pytest.mark.slow
-def test_compilations_are_told_unless_quiet(cli, chip, feature_model, monkeypatch) -> None:
+def test_compilations_are_reported_unless_quiet(cli, chip, feature_model, monkeypatch) -> None:
     err = cli("bench", "--model", feature_model, "--format", "json").err
     assert "compiling run_network [1, 6, 1, 1] [72] [128, 4] float32 for trn2\n" in err
     monkeypatch.setenv("TRNINFER_CACHE", str(Path(os.environ["TRNINFER_CACHE"]) / "another"))
@@ -187,7 +187,7 @@ def test_a_class_that_does_not_exist_is_one_line(cli, chip, feature_model, data)
     assert outcome.status == 2 and outcome.err == "trninfer: argmax on trn2: returned classes outside 0 to 2\n"
 
 
-def test_what_is_missing_is_told_with_how_to_get_it(cli, feature_model, data, monkeypatch) -> None:
+def test_what_is_missing_is_reported_with_how_to_get_it(cli, feature_model, data, monkeypatch) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--backend", "neuron")
     assert outcome.status == 3

@@ -74,7 +74,7 @@ def test_names_are_printed_safely() -> None:
 
 
 @pytest.mark.parametrize("option", ["--output", "--trace", "--report"])
-def test_links_that_lead_in_circles_are_told(cli, feature_model, tmp_path: Path, option: str) -> None:
+def test_links_that_lead_in_circles_are_reported(cli, feature_model, tmp_path: Path, option: str) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     outcome = cli("bench", "--model", feature_model, option, tmp_path / "loop")
     assert outcome.status == 2 and outcome.err == f"trninfer: {option} {tmp_path}/loop: {os.strerror(errno.ELOOP)}\n"

@@ -59,7 +59,7 @@ def test_probabilities_follow_from_what_the_last_layer_gives(
 
 
 @pytest.mark.parametrize(("output", "outputs"), [(Output("values"), 3), (Output("values"), 1), (Output("sigmoid"), 1)])
-def test_values_are_told_as_they_are(cli, tmp_path: Path, output: Output, outputs: int) -> None:
+def test_values_are_reported_as_they_are(cli, tmp_path: Path, output: Output, outputs: int) -> None:
     model = save(tmp_path, output, outputs, "sigmoid" if output.kind == "sigmoid" else "identity")
     expected = np.load(tmp_path / "expected.npy")
     report = run(cli, tmp_path, model, "--format", "json", "--verify").json()

@@ -201,7 +201,7 @@ def test_what_the_compiler_said_is_in_the_archive_without_folders(cli, chip, few
     assert all("compiler says why" in row["log"] for row in document["networks"])
 
 
-def test_a_kernel_that_only_the_older_front_end_takes_is_told(cli, torch_chip, few, one_network) -> None:
+def test_a_kernel_that_only_the_older_front_end_takes_is_reported(cli, torch_chip, few, one_network) -> None:
     torch_chip.setenv("STAND_IN_NKI", "tracing")
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--archive", "a.zip")
     document = json.loads(unpacked(few / "a.zip")["selftest.json"])
@@ -266,7 +266,7 @@ def test_what_was_found_before_an_interruption_is_kept(cli, compiler, few, more)
     ]
 
 
-def test_compile_only_tells_what_does_not_compile(cli, compiler, few, one_network) -> None:
+def test_compile_only_reports_what_does_not_compile(cli, compiler, few, one_network) -> None:
     compiler.setenv("STAND_IN_NKI", "compile")
     outcome = cli("doctor", "--selftest", "--compile-only", "--target", "trn3", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(outcome.out)))

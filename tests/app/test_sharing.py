@@ -62,13 +62,13 @@ def test_cores_of_the_simulator(cli, feature_model, data, verify) -> None:
     assert (several["verify"] is not None) == bool(verify)
 
 
-def test_pictures_over_cores_in_order_with_bad_ones_told(cli, pictures, picture_model) -> None:
+def test_pictures_over_cores_in_order_with_bad_ones_reported(cli, pictures, picture_model) -> None:
     compare_pictures(cli, pictures, picture_model, ("--cores", 2))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [("--cluster", "auto"), ("--cluster", "auto", "--ship")])
-def test_pictures_over_a_cluster_in_order_with_bad_ones_told(cli, ray, pictures, picture_model, how) -> None:
+def test_pictures_over_a_cluster_in_order_with_bad_ones_reported(cli, ray, pictures, picture_model, how) -> None:
     compare_pictures(cli, pictures, picture_model, how)
 
 
@@ -188,7 +188,7 @@ def test_what_does_not_go_with_ship(cli, pictures, options) -> None:
     assert outcome.status == 2 and "--ship" in outcome.err and len(outcome.err.splitlines()) == 1
 
 
-def test_a_target_that_is_none_is_told_once(cli, feature_model, data, monkeypatch) -> None:
+def test_a_target_that_is_none_is_reported_once(cli, feature_model, data, monkeypatch) -> None:
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--backend", "sim")
     assert outcome.status == 2 and "trn9" in outcome.err and len(outcome.err.splitlines()) == 1

@@ -119,7 +119,7 @@ def test_a_sweep_prints_a_table_of_variants(folder):
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_is_told(folder):
+def test_what_goes_wrong_is_reported(folder):
     done = start(folder, "broken.py")
     assert done.returncode == 1 and "ValueError: no luck" in done.stderr and "runpy" not in done.stderr
     (line,) = start(folder, "empty.py").stderr.splitlines()
@@ -186,7 +186,7 @@ def test_a_file_that_cannot_be_written_is_named_and_the_other_is_written(folder)
         pytest.param("\n", 200_001, "the script has 200,001 lines", marks=pytest.mark.slow),
     ],
 )
-def test_scripts_that_are_too_long_are_told_and_not_compiled(folder, line, count, told):
+def test_scripts_that_are_too_long_are_reported_and_not_compiled(folder, line, count, told):
     (folder / "long.py").write_text(line * count, encoding="utf-8")
     done = start(folder, "long.py")
     assert done.returncode == 2 and done.stderr.startswith(f"trninfer: long.py: {told}")

@@ -39,7 +39,7 @@ def test_half_of_the_rows_of_an_engine_are_met_closely(engine: str, what: str, p
     assert len(own) > 10 and median(abs(row.error) for row in own) <= percent
 
 
-def test_engines_and_sources_are_told_apart() -> None:
+def test_engines_and_sources_are_distinguished() -> None:
     """A copy on the Scalar Engine takes longer from SBUF than from PSUM, and reading a bias takes time."""
     intervals = {row.name: row.predicted_ns for row in COMPARED if row.what == "interval"}
     assert intervals["ACT copy fp32 fp32 SBUF PSUM 128 1>1"] > intervals["ACT copy fp32 fp32 PSUM SBUF 128 1>1"] + 30

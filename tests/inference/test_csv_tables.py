@@ -42,7 +42,7 @@ def test_rows_without_a_header(text: str) -> None:
         ('"x 1","x,2",y z,d', "x 1, x,2, y z, d"),
     ],
 )
-def test_lines_that_name_columns_are_headers_and_are_told(header: str, names: str) -> None:
+def test_lines_that_name_columns_are_headers_and_are_reported(header: str, names: str) -> None:
     rows, notes = read(f"{header}\n{BODY}")
     assert rows == ROWS
     assert notes == (f'line 1 ({names}) is read as a header; header "no" reads it as a row',)
@@ -55,7 +55,7 @@ def test_lines_of_numbers_are_rows(first: str) -> None:
 
 
 @pytest.mark.parametrize("first", ["1,2,3,4", "0,1", "0,1,2"])
-def test_lines_that_may_be_either_are_rows_and_told(first: str) -> None:
+def test_lines_that_may_be_either_are_rows_and_reported(first: str) -> None:
     row = [float(cell) for cell in first.split(",")]
     rows, notes = read(f"{first}\n{first}\n")
     assert rows == [row, row]
@@ -77,7 +77,7 @@ def test_a_single_column_of_counts_is_rows() -> None:
     assert read("0\n1\n2\n")[0] == [[0], [1], [2]]
 
 
-def test_comments_before_the_rows_are_left_out_and_told() -> None:
+def test_comments_before_the_rows_are_left_out_and_reported() -> None:
     rows, notes = read("# made by us\n#a,b,c,d\n" + BODY)
     assert rows == ROWS and notes == ("skipped as comments (#): lines 1, 2",)
     rows, notes = read("# made by us\n" + COUNTS + BODY)

@@ -68,7 +68,7 @@ def test_every_version_of_the_format(tmp_path: Path, version: tuple[int, int]) -
     assert np.array_equal(everything(tmp_path / "x.npy"), ROWS)
 
 
-def test_damage_is_told_without_the_words_of_libraries(tmp_path: Path) -> None:
+def test_damage_is_reported_without_the_words_of_libraries(tmp_path: Path) -> None:
     np.savez(tmp_path / "whole.npz", x=ROWS)
     whole = (tmp_path / "whole.npz").read_bytes()
     start = whole.rindex(b"PK\x05\x06")

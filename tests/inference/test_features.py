@@ -88,7 +88,7 @@ def packed() -> bytes:
     ),
 )
 @example(".npz", packed())
-def test_any_content_is_read_or_told(tmp_path_factory: pytest.TempPathFactory, suffix: str, content: bytes) -> None:
+def test_any_content_is_read_or_reported(tmp_path_factory: pytest.TempPathFactory, suffix: str, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / f"fuzzed{suffix}"
     path.write_bytes(content)
     try:

@@ -98,7 +98,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 @given(st.sampled_from(SUFFIXES), st.binary(max_size=60) | st.text('012redgn,\n[]"', max_size=40).map(str.encode))
-def test_any_content_is_read_or_told(tmp_path_factory: pytest.TempPathFactory, suffix: str, content: bytes) -> None:
+def test_any_content_is_read_or_reported(tmp_path_factory: pytest.TempPathFactory, suffix: str, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / f"fuzzed-labels{suffix}"
     path.write_bytes(content)
     try:

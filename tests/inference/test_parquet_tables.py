@@ -71,7 +71,7 @@ def test_one_column_of_lists(tmp_path: Path, here: None) -> None:
             assert np.array_equal(next(rows.batches(9)), ROWS)
 
 
-def test_the_index_of_pandas_is_left_out_and_told(tmp_path: Path) -> None:
+def test_the_index_of_pandas_is_left_out_and_reported(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pyarrow()
     pandas.DataFrame(ROWS, columns=list("abcd"), index=[7, 8, 9]).to_parquet(tmp_path / "x.parquet")

@@ -96,7 +96,7 @@ def test_each_once(folder: Path) -> None:
 URL = "https://host.example/a.png?size=[28]"
 
 
-def test_what_is_not_there_is_told(folder: Path) -> None:
+def test_what_is_not_there_is_reported(folder: Path) -> None:
     found, problems = find_pictures([str(folder / "x.png"), str(folder / "b.png"), f"{folder}/*.gif", "", "a\0b", URL])
     assert [Path(path).name for path in found] == ["b.png"]
     assert [problem.message for problem in problems] == [
@@ -106,7 +106,7 @@ def test_what_is_not_there_is_told(folder: Path) -> None:
 
 
 @given(st.lists(st.text(max_size=12), max_size=4))
-def test_any_argument_is_found_or_told(arguments: list[str]) -> None:
+def test_any_argument_is_found_or_reported(arguments: list[str]) -> None:
     found, problems = find_pictures([f"no such place {argument}" for argument in arguments])
     assert found == [] and len(problems) == len(arguments)
 
@@ -143,7 +143,7 @@ def test_recursive_search_ends_where_links_lead_in_circles(folder: Path) -> None
     assert len(found) == 6 and problems == []  # includes the link to itself, which is reported when it is read
 
 
-def test_a_folder_of_folders_is_told_how_to_be_searched(tmp_path: Path) -> None:
+def test_a_folder_of_folders_is_reported_how_to_be_searched(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     advice = "no pictures in this folder; --recursive searches its subfolders"
     assert find_pictures([str(tmp_path)])[1][0].message == advice
@@ -160,7 +160,7 @@ def test_a_folder_of_folders_is_told_how_to_be_searched(tmp_path: Path) -> None:
         (lambda path: None, "no such file"),
     ],
 )
-def test_what_is_no_file_is_told_and_never_waited_for(tmp_path: Path, make, message: str) -> None:
+def test_what_is_no_file_is_reported_and_never_waited_for(tmp_path: Path, make, message: str) -> None:
     path = tmp_path / "x.png"
     make(path)
     with pytest.raises(InputError, match=f"^{message}$"):
@@ -180,7 +180,7 @@ def test_files_without_permission(unprivileged: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o400, 0o100])
-def test_folders_without_permission_in_a_pattern_are_told(unprivileged: Path, mode: int) -> None:
+def test_folders_without_permission_in_a_pattern_are_reported(unprivileged: Path, mode: int) -> None:
     for name in ("open", "shut"):
         (unprivileged / name).mkdir()
         (unprivileged / name / "1.png").touch()

@@ -66,7 +66,7 @@ def test_infinities_and_extremes(columns: int, dtype: Any) -> None:
     assert_finds(a)
 
 
-def test_close_numbers_of_float32_are_told_apart() -> None:
+def test_close_numbers_of_float32_are_distinguished() -> None:
     a = np.full((2, 9000), 1.0, np.float32)
     a[0, 8999] = np.nextafter(np.float32(1), np.float32(2))
     a[1, 17] = np.nextafter(np.float32(1), np.float32(2))

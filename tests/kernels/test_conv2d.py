@@ -364,7 +364,7 @@ def arguments(**changes: Any) -> dict[str, Any]:
         ({"activation": "swish"}, "there is no activation swish"),
     ],
 )
-def test_what_cannot_be_computed_is_told(changes: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_computed_is_reported(changes: dict[str, Any], message: str) -> None:
     values = arguments(**changes)
     with pytest.raises(AssertionError) as error:
         simulator.run(fused_conv2d_maxpool, values.pop("x"), values.pop("w"), values.pop("bias"), **values)
@@ -386,7 +386,7 @@ def test_what_cannot_be_computed_is_told(changes: dict[str, Any], message: str) 
         ({"x": np.zeros((1, 4, 6, 6), np.int32)}, "w_packed must have the dtype of x, int32, got float32"),
     ],
 )
-def test_what_is_packed_wrongly_is_told(changes: dict[str, Any], message: str) -> None:
+def test_what_is_packed_wrongly_is_reported(changes: dict[str, Any], message: str) -> None:
     values = arguments(w=np.zeros((116, 5), np.float32), bias=np.zeros((5, 1), np.float32), kernel_size=3) | changes
     with pytest.raises(AssertionError) as error:
         simulator.run(
@@ -400,7 +400,7 @@ def test_what_is_packed_wrongly_is_told(changes: dict[str, Any], message: str) -
     assert message in str(error.value)
 
 
-def test_dtypes_that_the_tensor_engine_does_not_take_are_told() -> None:
+def test_dtypes_that_the_tensor_engine_does_not_take_are_reported() -> None:
     values = arguments(x=np.zeros((1, 4, 6, 6), np.int32), w=np.zeros((5, 4, 3, 3), np.int32))
     with pytest.raises(AssertionError, match="x must be float32, bfloat16 or float16, got int32"):
         simulator.run(fused_conv2d_maxpool, values["x"], values["w"], values["bias"])

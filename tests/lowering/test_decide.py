@@ -97,7 +97,7 @@ class Interpreter:
         self.path.chmod(0o755)
 
 
-def test_what_another_process_answers_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_answers_is_reported_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = Interpreter(tmp_path, monkeypatch)
     python.says(r'{"reason": "layer \"a\" has no room"}'.replace("\\", "\\\\"))
     with pytest.raises(Unsupported, match=r'^layer "a" has no room$'):

@@ -137,7 +137,7 @@ def test_a_launch_is_shown_with_its_name_and_its_passes(one: LaunchPlanner) -> N
     assert single.show(1).name == "only"
 
 
-def test_what_no_room_holds_is_told() -> None:
+def test_what_no_room_holds_is_reported() -> None:
     with pytest.raises(Unsupported, match=r"KiB of an SBUF partition; \d+ are available"):
         planner(budget_bytes=13 * 1024).plan(1)
 

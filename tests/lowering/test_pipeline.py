@@ -54,7 +54,7 @@ def test_needs_that_are_circular_or_missing_are_reported() -> None:
     ("decisions", "name"),
     [(decide(pads_channels=True), "pad_channels"), (decide(splits_phases=True), "split_phases")],
 )
-def test_a_pass_that_does_not_apply_is_told(decisions: Decisions, name: str) -> None:
+def test_a_pass_that_does_not_apply_is_reported(decisions: Decisions, name: str) -> None:
     with pytest.raises(Unsupported, match=f"^{name} does not apply$"):
         pipeline_of(model_of(ending_in_dense((64, 5, 5), [conv("a", 64, 128, 3)]))).run(decisions)
 

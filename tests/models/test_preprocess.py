@@ -99,7 +99,7 @@ def test_the_digit_is_found_and_looks_as_it_should(picture: Image.Image) -> None
     assert likeness(picture) > 0.9
 
 
-def test_likeness_tells_digits_apart() -> None:
+def test_likeness_reports_digits_apart() -> None:
     assert max(likeness(draw(digit)) for digit in "012356789") < 0.8
 
 
@@ -210,7 +210,7 @@ def test_any_picture_gives_an_image_or_an_input_error(pixels: np.ndarray) -> Non
 
 @pytest.mark.parametrize("text", ["7 3", "42", "7      3", "1 0", "8 8", "8:3", "5 A", "cat", "7\n3"])
 @pytest.mark.parametrize("height", [24, 60])
-def test_several_digits_are_told(text: str, height: int) -> None:
+def test_several_digits_are_reported(text: str, height: int) -> None:
     picture = Image.new("RGB", (height * 8, height * 4), PAPER)
     font = ImageFont.load_default(height)
     ImageDraw.Draw(picture).text((height * 4, height * 2), text, fill=PEN, font=font, anchor="mm", align="center")
@@ -220,7 +220,7 @@ def test_several_digits_are_told(text: str, height: int) -> None:
         preprocess(picture, SPEC)
 
 
-def test_several_digits_are_told_in_bad_light() -> None:
+def test_several_digits_are_reported_in_bad_light() -> None:
     pair = draw("7 3", size=(320, 180), at=(160, 90), height=80)
     for shape in (lambda x, y: 0.6 + 0.4 * x, lambda x, y: 0.4 + 0.6 / (1 + np.exp(-(x + y) / 0.2))):
         with pytest.raises(InputError, match="several digits"):

@@ -133,7 +133,7 @@ def test_nothing_is_planned_twice_where_all_is_well(model, x) -> None:
     assert told == [] and launched == ["run_network"] * 2 and len(result.layers) == 1
 
 
-def test_without_anybody_to_tell_there_is_no_slower_way(model, x) -> None:
+def test_without_anybody_to_report_there_is_no_slower_way(model, x) -> None:
     chip = Chip(lambda name, launched: CompileError("no"))
     with pytest.raises(CompileError):
         Session(model, chip, "float32", 2).run(x)

@@ -269,7 +269,7 @@ def test_a_planner_that_raises_for_some_batches_runs_others(
     caplog.clear()  # otherwise the test fails (conftest.py)
 
 
-def test_a_backend_that_does_not_tell_layers_has_one_row() -> None:
+def test_a_backend_that_does_not_report_layers_has_one_row() -> None:
     (row,) = plan_launches(
         load_model("digits-ffnn"), "float32", replace(SimulatedBackend("trn2").info, has_layer_times=False)
     ).rows

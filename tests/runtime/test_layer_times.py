@@ -46,7 +46,7 @@ def test_a_trace_has_a_track_of_layers() -> None:
     assert [event["name"] for event in events if event["ph"] == "X" and event["tid"] == track] == NAMES
 
 
-def test_a_page_tells_the_layer_of_each_instruction() -> None:
+def test_a_page_reports_the_layer_of_each_instruction() -> None:
     run = timed(1)
     timeline = collect([("launch", run)])
     assert [span.name for span in timeline.launches] == ["launch", *NAMES]

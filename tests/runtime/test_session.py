@@ -162,7 +162,7 @@ def test_a_time_is_computed_once_for_a_shape(monkeypatch: pytest.MonkeyPatch) ->
     assert len(set(map(id, asked))) == 14  # a batch of one has a different shape
 
 
-def test_batches_are_taken_one_at_a_time_and_progress_is_told() -> None:
+def test_batches_are_taken_one_at_a_time_and_progress_is_reported() -> None:
     events: list[object] = []
 
     def batches() -> Iterator[np.ndarray]:
@@ -200,14 +200,14 @@ def test_wrong_shapes_and_sizes_are_refused() -> None:
         session(FEATURES, batch_size=0)
 
 
-def test_overflow_is_told() -> None:
+def test_overflow_is_reported() -> None:
     x = np.full((1, 20), 1e6, np.float32)  # beyond float16
     with pytest.raises(OverflowedError, match=r"not finite in float16.*float32"):
         session(FEATURES, "float16").run(x)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_an_overflow_to_infinity_alone_is_told(sign: int) -> None:
+def test_an_overflow_to_infinity_alone_is_reported(sign: int) -> None:
     network = Network("n", FeatureInput(4), (Dense("d", 4, 2),), (), Output("values"))
     tensors = {"d.weight": np.full((4, 2), sign, np.float32), "d.bias": np.zeros(2, np.float32)}
     x = np.full((1, 4), 6e4, np.float32)  # 240,000 overflows float16; no difference of infinities is computed

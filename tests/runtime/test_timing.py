@@ -34,7 +34,7 @@ def test_the_longest_batch_says_what_bounds_a_row_and_in_which_form_it_ran() -> 
     assert totals.layers()[0].bound_by is None and totals.layers()[0].form == "pairs"
 
 
-def test_workers_are_told_apart() -> None:
+def test_workers_are_distinguished() -> None:
     totals = Totals(ROWS)
     for worker in (1, 0, 1):
         totals.add(2, [TIME, TIME], worker)

@@ -159,7 +159,7 @@ def test_only_the_named_part_is_filled_in(monkeypatch, tmp_path: Path, capsys) -
         update_docs.main(["three"])
 
 
-def test_a_part_that_nobody_can_fill_in_is_told(tmp_path: Path) -> None:
+def test_a_part_that_nobody_can_fill_in_is_reported(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- generated: odd -->\n<!-- end -->\n")
     with pytest.raises(ValueError, match=r"page\.md: block 'odd' is not among help"):

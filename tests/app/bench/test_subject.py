@@ -9,7 +9,7 @@ from trninfer.app.errors import UsageError
 from trninfer.app.options import RunOptions
 
 
-def test_quiet_alone_would_tell_nothing(cli, feature_model) -> None:
+def test_quiet_alone_would_report_nothing(cli, feature_model) -> None:
     outcome = cli("bench", "--quiet", "--model", feature_model)
     assert outcome.status == 2 and "with --quiet, bench prints nothing" in outcome.err
     assert "verify passed" in cli("bench", "--quiet", "--verify", "--model", feature_model).out

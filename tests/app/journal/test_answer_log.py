@@ -149,7 +149,7 @@ def test_answers_to_go_on_from_are_checked(tmp_path, change) -> None:
         open_log(tmp_path / "x", ASKED, LABELS, True)
 
 
-def test_other_options_are_told(tmp_path) -> None:
+def test_other_options_are_reported(tmp_path) -> None:
     open_log(tmp_path / "x", {**ASKED, "dtype": "float32"}, LABELS, False).close(keep=True)
     with pytest.raises(UsageError, match=r"x\.partial were computed with dtype float32, not bfloat16"):
         open_log(tmp_path / "x", {**ASKED, "dtype": "bfloat16"}, LABELS, True)

@@ -268,7 +268,7 @@ def test_killed_runs_are_gone_on_with_too(process, many, picture_model, tmp_path
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_told_and_gone_on_from(process, many, picture_model, tmp_path) -> None:
+def test_a_full_disk_is_reported_and_gone_on_from(process, many, picture_model, tmp_path) -> None:
     target, partial = tmp_path / "a.csv", tmp_path / "a.csv.partial"
     arguments = ("classify", many, "--model", picture_model, "--format", "csv", "--output", target, "--quiet")
     small = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))}
@@ -307,7 +307,7 @@ def wait_for_answers(running, partial: Path, count: int) -> None:
         time.sleep(0.005)
 
 
-def test_layers_after_a_resume_tell_what_they_leave_out(cli, pictures, picture_model, tmp_path) -> None:
+def test_layers_after_a_resume_report_what_they_leave_out(cli, pictures, picture_model, tmp_path) -> None:
     command = ["classify", "--model", picture_model, "--output", tmp_path / "a.ndjson", "--format", "ndjson"]
     assert cli(*command, pictures / "0.png").status == 0
     outcome = cli(*command, "--resume", pictures)

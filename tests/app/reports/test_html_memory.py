@@ -22,7 +22,7 @@ def run_of(
     )  # fmt: skip
 
 
-def test_the_peak_is_told_and_drawn_as_steps() -> None:
+def test_the_peak_is_reported_and_drawn_as_steps() -> None:
     page = Page(memory.memory_section(run_of([(0.0, 0), (25.0, 400), (50.0, 100), (75.0, 0)])))
     assert "SBUF: 400 B of 1 kB needed (40.0 %)." in page.text
     assert "The live tiles reach their peak 0.03 us after the first trigger." in page.text

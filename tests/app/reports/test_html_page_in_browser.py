@@ -175,7 +175,7 @@ def test_the_timeline_pans_and_jumps_to_layers(drive) -> None:
     assert found["twice"] == found["first"]
 
 
-def test_blocks_tell_what_they_are(drive) -> None:
+def test_blocks_report_what_they_are(drive) -> None:
     found = drive("""
       const data = JSON.parse(document.getElementById("timeline-data").textContent);
       const track = data.tracks.findIndex((one) => one.kind === "tensor");

@@ -44,7 +44,7 @@ def test_thinning_loses_nothing(found, limit) -> None:
     assert (resolution == 0) == (len(found) <= max(limit, len(launches)))
 
 
-def test_a_page_tells_what_was_merged(monkeypatch) -> None:
+def test_a_page_reports_what_was_merged(monkeypatch) -> None:
     monkeypatch.setattr(timeline, "MAX_BLOCKS", 10)
     events = [event("vector", 100.0 * i, 100.0 * i + 60) for i in range(80)]
     page = Page(render_page(make_report(), [("conv", make_run(*events))], None))
@@ -112,7 +112,7 @@ def test_two_cores_have_tracks_of_their_own() -> None:
     assert titles == [f"core {core} {title}" for core in (0, 1) for title in each]
 
 
-def test_layers_of_a_launch_are_told_as_launches() -> None:
+def test_layers_of_a_launch_are_reported_as_launches() -> None:
     """Positions below 0 do not belong to an instruction of the program, and owner -1 is the launch itself."""
     parts = SimpleNamespace(owners=(-1, 0, 1), spans=(("conv", 0.0, 50.0), ("fc", 50.0, 80.0)))
     events = [event("tensor", 10.0 * i, 10.0 * i + 5) for i in range(4)]

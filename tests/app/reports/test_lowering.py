@@ -5,7 +5,7 @@ from trninfer.app.reports.report import NetworkLowering
 from trninfer.lowering.show import ShownLaunch, ShownPass
 
 
-def test_a_launch_is_told_pass_by_pass() -> None:
+def test_a_launch_is_reported_pass_by_pass() -> None:
     passes = (ShownPass("layers", ("   0  A",)), ShownPass("first", None), ShownPass("second", ("   0  B",)))
     choices = (
         {"kind": "pack_rows", "node": None, "value": True},

@@ -79,7 +79,7 @@ def test_many_small_losses_do_not_pass_as_a_total(cli, feature_model, baseline) 
     assert not any(row["status"] == "regression" for row in section["rows"]) and section["change"] > 0.05
 
 
-def test_rows_that_went_are_told_where_they_stood(cli, feature_model, baseline) -> None:
+def test_rows_that_went_are_reported_where_they_stood(cli, feature_model, baseline) -> None:
     def edit(document) -> None:
         old = {**document["layers"][1], "name": "old.step", "latency_us": 1.0}
         document["layers"].insert(2, old)
@@ -125,7 +125,9 @@ def test_a_suite_is_compared_by_its_cases(cli, monkeypatch, tmp_path) -> None:
         (("--model", "digits-ffnn"), "model digits-ffnn, but tiny-ffnn in the baseline", False),
     ],
 )
-def test_what_differs_is_told_and_the_rest_compared(cli, feature_model, baseline, arguments, message, an_input) -> None:
+def test_what_differs_is_reported_and_the_rest_compared(
+    cli, feature_model, baseline, arguments, message, an_input
+) -> None:
     words = [feature_model if word == "MODEL" else word for word in arguments]
     outcome = cli("bench", *words, "--compare", baseline, "--threshold", "0%", "--format", "json")
     section = outcome.json()["compare"]
@@ -148,7 +150,7 @@ def test_what_cannot_be_compared_is_refused(cli, baseline, message) -> None:
     assert "the benches differ" in outcome.err and message in outcome.err
 
 
-def test_a_change_is_told_by_the_resources_it_is_due_to(cli, feature_model, baseline) -> None:
+def test_a_change_is_reported_by_the_resources_it_is_due_to(cli, feature_model, baseline) -> None:
     def edit(document) -> None:
         row = document["layers"][0]
         row["critical"]["launch"] -= 1.0

@@ -239,7 +239,7 @@ def test_a_report_has_answers_and_errors_by_name(server: Server) -> None:
     assert tops == [1, 3, 3]
 
 
-def test_the_longest_batch_is_told(server: Server) -> None:
+def test_the_longest_batch_is_reported(server: Server) -> None:
     shorter = InputAnswer(0, ANSWER.scores, 2, 10.0)
     assert server.batch_parameters([shorter, ANSWER, shorter]) == {
         "latency_kind": "predicted", "batch_us": 30.0, "batch_size": 4,

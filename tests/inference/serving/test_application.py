@@ -115,7 +115,7 @@ def test_pictures_are_answered_as_classify_does(server: RunningServer, picture_m
             assert answer["batch_us"] > 0 and 1 <= answer["batch_size"] <= 4
 
 
-def test_what_is_no_picture_is_told_and_the_others_are_answered(server: RunningServer, picture: bytes) -> None:
+def test_what_is_no_picture_is_reported_and_the_others_are_answered(server: RunningServer, picture: bytes) -> None:
     mixed = server.ask("/classify", *form(("good.png", picture), ("bad.png", b"junk"), ("cut.png", picture[:60])))
     assert mixed.status == 200 and len(mixed.json()["predictions"]) == 1
     assert [error["input"] for error in mixed.json()["errors"]] == ["bad.png", "cut.png"]
@@ -259,7 +259,7 @@ def test_two_ways_to_end_a_body_are_refused_and_no_second_request_is_read(server
     assert b"mutually exclusive" in answer
 
 
-def test_too_much_at_once_is_told_to_come_back(server: RunningServer, picture: bytes) -> None:
+def test_too_much_at_once_is_reported_to_come_back(server: RunningServer, picture: bytes) -> None:
     body, headers = form(*[("x.png", picture)] * 4)
     with ThreadPoolExecutor(12) as threads:
         replies = list(threads.map(lambda _: server.ask("/classify", body, headers), range(36)))

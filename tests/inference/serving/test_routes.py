@@ -231,7 +231,7 @@ def classify(app: FastAPI, body: bytes, query: str = "", headers: Any = ()) -> R
     return ask(app, "/classify", body, headers=headers, query=query)
 
 
-def test_pictures_are_answered_and_others_told(photos: FastAPI) -> None:
+def test_pictures_are_answered_and_others_reported(photos: FastAPI) -> None:
     mixed = classify(photos, **form(b"good", b"bad"))
     assert mixed.status == 200 and [each["input"] for each in mixed.json()["predictions"]] == ["0"]
     assert mixed.json()["errors"] == [{"input": "1", "message": "no picture"}]

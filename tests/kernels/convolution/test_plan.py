@@ -11,7 +11,7 @@ from trninfer.kernels.convolution.problem import Block
 from trninfer.simulator.machine.chip import PSUM_BANK_FLOATS
 
 
-def test_filters_too_large_for_sbuf_are_told() -> None:
+def test_filters_too_large_for_sbuf_are_reported() -> None:
     large = problem(in_channels=65536, height=80, width=80, out_channels=1, kernel=(63, 63), packed=True)
     with pytest.raises(AssertionError, match=r"the filters of one output channel take \d+ bytes of a partition"):
         plan_conv2d(large, 192 * 1024)

@@ -23,7 +23,7 @@ TWO = graph_of(
 )
 
 
-def test_readers_are_told_by_node_and_operand() -> None:
+def test_readers_are_reported_by_node_and_operand() -> None:
     a, p, b, c, m = (number_of(TWO, name) for name in "apbcm")
     last = len(TWO.nodes) - 1
     assert TWO.readers(a) == [(p, 0)] and TWO.readers(-1) == [(a, 0)]

@@ -248,7 +248,7 @@ def test_a_form_that_takes_too_much_is_refused_before_anything_is_cut() -> None:
         raise AssertionError("no room takes the form")
 
 
-def test_what_cannot_be_cut_is_told_with_its_needs() -> None:
+def test_what_cannot_be_cut_is_reported_with_its_needs() -> None:
     dense = Network("n", picture(3, 60, 60), (Flatten("flat"), Dense("wide", 3 * 60 * 60, 900)), labels(900))
     plan = decided(dense, Decisions())
     with pytest.raises(

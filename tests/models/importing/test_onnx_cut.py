@@ -32,7 +32,7 @@ def graph(nodes: list[Node], outputs: tuple[str, ...]) -> Graph:
     return Graph("g", tuple(nodes), {}, (GraphInput("x", (1,), None),), outputs, frozenset(outputs), 20)
 
 
-def test_a_sorted_graph_keeps_its_order_and_a_cycle_is_told() -> None:
+def test_a_sorted_graph_keeps_its_order_and_a_cycle_is_reported() -> None:
     nodes = [Node("Relu", str(n), (f"v{n - 1}" if n else "x",), (f"v{n}",), {}) for n in range(5000)]
     assert [node.name for node in cut_graph(graph(nodes, ("v4999",))).nodes] == [str(n) for n in range(5000)]
     turned = cut_graph(graph(nodes[::-1], ("v4999",)))

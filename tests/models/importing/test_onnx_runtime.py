@@ -36,7 +36,7 @@ def test_a_batch_that_the_file_fixes_is_tried(batch: int, tmp_path: Path) -> Non
     assert comparison.passed and not comparison.skipped
 
 
-def test_a_batch_that_is_too_large_is_told_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_batch_that_is_too_large_is_reported_before_anything_is_made(tmp_path: Path) -> None:
     chain = image()
     tracemalloc.start()
     comparison = compared(chain, tmp_path, 1 << 20)

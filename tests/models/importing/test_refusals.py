@@ -79,7 +79,7 @@ def says(path: Path, model: onnx.ModelProto) -> str:
     return str(error.value)
 
 
-def test_everything_that_stands_in_the_way_is_told_at_once(tmp_path: Path) -> None:
+def test_everything_that_stands_in_the_way_is_reported_at_once(tmp_path: Path) -> None:
     chain = Chain(3, 8, 8)
     chain.add("Loop")
     chain.add("Relu")
@@ -92,7 +92,7 @@ def test_everything_that_stands_in_the_way_is_told_at_once(tmp_path: Path) -> No
     assert "\n" not in text and "Relu" not in text
 
 
-def test_products_of_values_are_told_first(tmp_path: Path) -> None:
+def test_products_of_values_are_reported_first(tmp_path: Path) -> None:
     chain = Chain(3, 8, 8)
     chain.add("FancyOp", domain="com.example")
     chain.add("Attention", domain="com.microsoft", first="x")
@@ -100,7 +100,7 @@ def test_products_of_values_are_told_first(tmp_path: Path) -> None:
     assert 0 < text.index("node 'n1' (com.microsoft.Attention): attention is not supported") < text.index("FancyOp")
 
 
-def test_what_no_size_would_mend_is_told_beside_sizes_that_are_not_fixed(tmp_path: Path) -> None:
+def test_what_no_size_would_mend_is_reported_beside_sizes_that_are_not_fixed(tmp_path: Path) -> None:
     chain = Chain("length", 3)
     chain.add("LSTM", chain.weight(1, 16, 3), chain.weight(1, 16, 4), hidden_size=4)
     text = says(tmp_path / "m.onnx", chain.model())

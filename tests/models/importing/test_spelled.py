@@ -97,6 +97,6 @@ def test_steps_that_do_not_fit_are_named(steps: str, says: str, tmp_path: Path) 
     assert "\n" not in str(error.value)
 
 
-def test_a_convolutional_state_dict_is_told_two_ways_out(tmp_path: Path) -> None:
+def test_a_convolutional_state_dict_is_reported_two_ways_out(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"--layers describes any other .*torch\.onnx\.export\(model, example_input"):
         import_network(save(spelled_tensors(), tmp_path))

@@ -212,7 +212,7 @@ def test_layers_without_numbers_are_ordered_by_their_shapes(tmp_path: Path) -> N
     assert not import_network(save(renamed, tmp_path), options=relu).tensors["dense3.bias"].any()
 
 
-def test_an_activation_is_told_or_found_and_never_assumed(tmp_path: Path) -> None:
+def test_an_activation_is_reported_or_found_and_never_assumed(tmp_path: Path) -> None:
     tensors = perceptron(7, 5, 3)
     with pytest.raises(ModelError, match=r"between its 2 layers: set it with --activation \(identity, relu"):
         import_network(save(tensors, tmp_path))
@@ -313,7 +313,7 @@ def test_any_shapes_and_names_are_a_model_error_or_a_network(data: st.DataObject
         (PreprocessingOptions((1, -1), (0.5,), (-2.0,)), (0.25,) * 3, (1.0,) * 3, 64),
     ],
 )
-def test_preprocessing_that_is_told(
+def test_preprocessing_that_is_reported(
     options: PreprocessingOptions, mean: tuple, std: tuple, resize: int, tmp_path: Path
 ) -> None:
     source = import_network(save(vgg("vgg11", False, side=2), tmp_path), options).network.input

@@ -116,7 +116,7 @@ def test_a_cluster_says_how_many_workers_it_has_room_for(shared) -> None:
 
 
 @pytest.mark.slow
-def test_a_cluster_without_room_is_told(shared, monkeypatch) -> None:
+def test_a_cluster_without_room_is_reported(shared, monkeypatch) -> None:
     with shared(workers=1, backend="neuron") as first, shared(workers=1, backend="neuron") as second:
         assert first.info == second.info
         monkeypatch.setattr("trninfer.runtime.workers.shared_session.START_SECONDS", 1.0)
@@ -133,7 +133,7 @@ def test_a_cluster_without_room_is_told(shared, monkeypatch) -> None:
         ("", "ValueError"),
     ],
 )
-def test_the_line_that_tells_most(text, reason) -> None:
+def test_the_line_that_reports_most(text, reason) -> None:
     assert _reason(ValueError(text)).startswith(reason)
 
 
@@ -148,5 +148,5 @@ def test_the_line_that_tells_most(text, reason) -> None:
         ("x" * 50_000, "x" * 200),
     ],
 )
-def test_no_colours_and_no_addresses_of_objects_are_told(said, told) -> None:
+def test_no_colours_and_no_addresses_of_objects_are_reported(said, told) -> None:
     assert _reason(ValueError(said)) == told

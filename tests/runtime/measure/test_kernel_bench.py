@@ -44,7 +44,7 @@ def test_all_families_are_tested() -> None:
     assert {name for name, _ in SHAPES} == set(kernel_names())
 
 
-def test_a_wrong_result_is_told() -> None:
+def test_a_wrong_result_is_reported() -> None:
     right = kernel_case("transpose", {"m": "3", "n": "4"})
     wrong = KernelCase(right.kernel, right.shapes, right.output_shape, {}, lambda a: a.T + 1)
     verdict = run_kernel("transpose", wrong, SimulatedBackend("trn2"), "float32").verification

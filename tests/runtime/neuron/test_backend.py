@@ -75,7 +75,7 @@ def test_a_process_with_awss_nki_loaded_is_refused(torch_machine, monkeypatch) -
         neuron.open_neuron_backend()
 
 
-def test_a_stub_from_pypi_is_told(monkeypatch, tmp_path) -> None:
+def test_a_stub_from_pypi_is_reported(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ("/dev/neuron0",))
     for name, version in (("nki", "0.0.1"), ("neuronx_cc", "1.0.0"), ("torch_neuronx", "1.0.0")):
         info = tmp_path / f"{name}-{version}.dist-info"

@@ -72,7 +72,7 @@ def test_versions_that_will_do(site: Path) -> None:
     assert environment.find_way() == environment.Way("nki.runtime", ())
 
 
-def test_versions_of_a_real_machine_are_used_and_told(site: Path) -> None:
+def test_versions_of_a_real_machine_are_used_and_reported(site: Path) -> None:
     for name, version in (("nki", "0.7.0b1"), ("neuronx-cc", "2.0.404830"), ("torch-neuronx", "2.14.3")):
         install(site, name, version)
     assert environment.find_way() == environment.Way("torchneuron", ())
@@ -96,7 +96,7 @@ def test_the_bounds_of_the_extras_admit_real_versions_and_no_placeholder() -> No
         assert not found[name].contains(version), name
 
 
-def test_versions_that_came_later_are_used_and_told(site: Path) -> None:
+def test_versions_that_came_later_are_used_and_reported(site: Path) -> None:
     for name, version in (("nki", "0.8.1"), ("neuronx-cc", "2.29.1"), ("torch-neuronx", "2.15.0")):
         install(site, name, version)
     assert set(states().values()) == {"newer"}
@@ -123,7 +123,7 @@ def test_devices_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert environment.neuron_devices() == ("/dev/neuron0", "/dev/neuron2", "/dev/neuron10")
 
 
-def test_a_python_without_torchneuron_is_told(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_torchneuron_is_reported(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_python", lambda: (3, 11))
     explanations = {package.name: package.explanation for package in environment.neuron_packages()}
     assert explanations["nki"] == "not installed"

@@ -142,7 +142,7 @@ def explorer(chip) -> None:
 @pytest.mark.parametrize(
     ("fault", "told"), [("trace", "no device execution events"), ("events", "4 device events for 2")]
 )
-def test_no_time_on_the_device_is_told_and_no_reason_to_fail(chip, notes, compiled, fault, told) -> None:
+def test_no_time_on_the_device_is_reported_and_no_reason_to_fail(chip, notes, compiled, fault, told) -> None:
     chip.setenv("STAND_IN_NRT", fault)
     result = make(notes, compiled, device_times=True).launch(kernels.transpose, matrix(5, 7))
     assert result.time.device_us is None
@@ -151,7 +151,7 @@ def test_no_time_on_the_device_is_told_and_no_reason_to_fail(chip, notes, compil
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
-def test_a_captured_profile_tells_what_nrtpy_does_not(chip, explorer, notes, compiled, dtype) -> None:
+def test_a_captured_profile_reports_what_nrtpy_does_not(chip, explorer, notes, compiled, dtype) -> None:
     chip.setenv("STAND_IN_NRT", "trace")
     time = make(notes, compiled, device_times=True, warmup=0).launch(kernels.transpose, matrix(5, 7, dtype=dtype)).time
     assert (time.device_us, time.device_us_p99) == (pytest.approx(16.0), None)
@@ -164,7 +164,7 @@ def test_a_capture_needs_a_neff_in_the_cache(chip, explorer, notes) -> None:
     assert any("kernel.neff is not in the cache, so neuron-explorer cannot read it" in note for note in notes)
 
 
-def test_a_mean_is_told_as_one(chip, notes, compiled) -> None:
+def test_a_mean_is_reported_as_one(chip, notes, compiled) -> None:
     chip.setenv("STAND_IN_NRT", "mean")
     time = make(notes, compiled, device_times=True).launch(kernels.transpose, matrix(5, 7)).time
     assert (time.device_us, time.device_us_p99, time.device_by) == (pytest.approx(11.0), None, "nki.runtime, mean")

@@ -151,7 +151,7 @@ def test_times_on_the_device(chip, notes, tmp_path) -> None:
         ("nothing", "wrote 0 NTFFs"),
     ],
 )
-def test_no_time_on_the_device_is_told_and_no_reason_to_fail(chip, notes, fault, told) -> None:
+def test_no_time_on_the_device_is_reported_and_no_reason_to_fail(chip, notes, fault, told) -> None:
     chip.setenv("STAND_IN_PROFILER", fault)
     result = make(notes, device_times=True).launch(kernels.transpose, matrix(5, 7))
     assert result.time.device_us is None
@@ -219,7 +219,7 @@ def test_arguments_that_are_no_key_are_refused(chip, notes, value, told) -> None
         )
 
 
-def test_a_kernels_own_check_is_told_before_anything_is_compiled(chip, notes) -> None:
+def test_a_kernels_own_check_is_reported_before_anything_is_compiled(chip, notes) -> None:
     with pytest.raises(KernelError, match=r"transpose on trn2: .*\(3, 4, 5\)"):
         make(notes).launch(kernels.transpose, matrix(3, 4, 5))
     assert not notes
@@ -305,7 +305,7 @@ def test_a_compilation_has_a_limit_and_the_next_launch_a_new_process(chip, notes
     )
 
 
-def test_a_process_that_ends_is_told_and_replaced(chip, notes) -> None:
+def test_a_process_that_ends_is_reported_and_replaced(chip, notes) -> None:
     backend = make(notes)
     weights = matrix(5, 7)
     weights.setflags(write=False)

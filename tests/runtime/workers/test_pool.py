@@ -212,7 +212,7 @@ def test_what_waits_is_answered_before_the_pool_stops() -> None:
     assert results == list(range(9))
 
 
-def test_what_is_left_at_the_end_of_the_grace_is_told() -> None:
+def test_what_is_left_at_the_end_of_the_grace_is_reported() -> None:
     async def work(pool: WorkerPool) -> list[Any]:
         waiting = gathered(pool, "slow", 2)
         await asyncio.sleep(0.1)
@@ -223,7 +223,7 @@ def test_what_is_left_at_the_end_of_the_grace_is_told() -> None:
     assert all(isinstance(result, WorkerEnded) for result in results)
 
 
-def test_a_worker_that_cannot_begin_is_told_and_no_other_is_tried() -> None:
+def test_a_worker_that_cannot_begin_is_reported_and_no_other_is_tried() -> None:
     tries = []
 
     class Lame(Echo):

@@ -47,7 +47,7 @@ def test_it_answers_as_a_session_does_and_fills_batches_up(feature_model: Path) 
         process.close()
 
 
-def test_an_end_is_told_whenever_it_comes(feature_model: Path) -> None:
+def test_an_end_is_reported_whenever_it_comes(feature_model: Path) -> None:
     process = WorkerProcess(Worker)
     process.kill()
     with pytest.raises(WorkerEnded, match="was ended by signal 9"):
@@ -111,7 +111,7 @@ def test_a_process_that_cannot_start_is_one_line(monkeypatch: pytest.MonkeyPatch
         WorkerProcess(Worker)
 
 
-def test_a_backend_that_is_not_there_is_told(feature_model: Path) -> None:
+def test_a_backend_that_is_not_there_is_reported(feature_model: Path) -> None:
     process = WorkerProcess(Worker, {"TRNINFER_CACHE": ""})
     try:
         with pytest.raises(BackendUnavailable, match="backend 'neuron' is not available"):

@@ -216,7 +216,7 @@ def test_a_finding_names_both_lines_the_bytes_and_why():
     assert str(finding).startswith(f"{finding.line}: lost: dma_copy overwrites ") and "(2048 bytes)" in str(finding)
 
 
-def test_what_is_returned_unwritten_is_told():
+def test_what_is_returned_unwritten_is_reported():
     @nki.jit
     def kernel(a):
         out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
@@ -243,7 +243,7 @@ def sums_in_one_tile(a, told=False):
 
 
 @pytest.mark.parametrize("functional", [True, False])
-def test_a_sum_that_goes_on_after_it_was_read_is_told(functional):
+def test_a_sum_that_goes_on_after_it_was_read_is_reported(functional):
     a = np.ones((3, 16, 8), np.float32)
     run = simulator.run(sums_in_one_tile, a, functional=functional, sanitize=True)
     (finding,) = run.findings
@@ -299,7 +299,7 @@ def forgetful(a, how):
 
 
 @pytest.mark.parametrize(("how", "found"), [("nothing", 1), ("fill", 0), ("part", 0), ("total", 0)])
-def test_a_tile_that_nothing_reads_is_told(how, found):
+def test_a_tile_that_nothing_reads_is_reported(how, found):
     findings = simulator.run(forgetful, A, how=how, sanitize=True).findings
     assert [(f.kind, f.bytes) for f in findings] == [("dead store", 128 * 8 * 4)] * found
 

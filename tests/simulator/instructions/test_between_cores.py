@@ -116,7 +116,7 @@ def test_gpsimd_moves_256_elements_of_a_partition(columns, is_taken):
             simulator.run(swapped[2], a, dma=nisa.dma_engine.gpsimd_dma)
 
 
-def test_a_barrier_on_a_tile_of_each_core_is_a_barrier_and_told():
+def test_a_barrier_on_a_tile_of_each_core_is_a_barrier_and_reported():
     """nki-library's bwmm_shard_on_I uses one, although the documentation requires data in shared HBM."""
 
     @nki.jit

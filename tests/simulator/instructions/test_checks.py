@@ -319,7 +319,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("case", TOLD)
-def test_what_the_documents_leave_open_is_told(case):
+def test_what_the_documents_leave_open_is_reported(case):
     target, run, text = TOLD[case]
     with on(target), pytest.warns(UndefinedOnChipWarning, match=text):
         run()

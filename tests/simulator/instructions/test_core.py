@@ -122,7 +122,7 @@ def test_each_line_is_warned():
     assert told[1].lineno == told[0].lineno + 1
 
 
-def test_what_is_no_operand_of_any_rule_is_told():
+def test_what_is_no_operand_of_any_rule_is_reported():
     with on():
         with pytest.raises(NkiValidationError, match="tensor_copy: src must be an NkiTensor, got list"):
             nisa.tensor_copy(new((4, 4)), [1, 2])

@@ -269,7 +269,7 @@ def test_an_instruction_is_refused_where_it_is_not_yet(name):
 # Calls
 
 
-def test_arguments_that_do_not_fit_are_told_as_python_tells_them(core):
+def test_arguments_that_do_not_fit_are_reported_as_python_reports_them(core):
     dst, src = new((4, 8)), new((4, 16))
     for call, message in (
         (lambda: nisa.max8(dst), r"max8\(\) missing 1 required positional argument: 'src'"),

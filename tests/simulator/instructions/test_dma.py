@@ -81,7 +81,7 @@ def test_gather_transposed_by_several_columns_of_indices(core):
     assert np.array_equal(dst.values, a.values[index.T.flatten()].T)
 
 
-def test_a_transpose_with_no_descriptor_generation_is_one_and_told(core):
+def test_a_transpose_with_no_descriptor_generation_is_one_and_reported(core):
     """nki-library's norm_tkg_utils requests it, although the documentation allows only dge_mode unknown and hwdge."""
     a, dst = uniform(8, 4), tile(np.zeros((4, 8)))
     with pytest.warns(

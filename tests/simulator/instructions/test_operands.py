@@ -127,7 +127,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_wrong_operands_are_told(case):
+def test_wrong_operands_are_reported(case):
     broken, text = WRONG[case]
     with running(NeuronCore(find_target("trn2"))), pytest.raises(NkiValidationError, match=text) as error:
         broken()

@@ -49,7 +49,7 @@ RANGES = {  # nki.api.shared.rst, tbl-act-func
 
 
 @pytest.mark.parametrize("function", RANGES, ids=lambda function: function.__name__)
-def test_inputs_out_of_a_functions_range_are_told(function):
+def test_inputs_out_of_a_functions_range_are_reported(function):
     inside, outside = RANGES[function]
     with on() as core:
         out = new((1, 1))
@@ -65,7 +65,7 @@ def test_inputs_out_of_a_functions_range_are_told(function):
                 nisa.activation(out, function, tile([[value]]))
 
 
-def test_a_range_is_told_once_a_line_and_when_a_launch_is_replayed():
+def test_a_range_is_reported_once_a_line_and_when_a_launch_is_replayed():
     def kernel(a):
         t, out = new(a.shape), hbm(a.shape)
         nisa.dma_copy(t, a)

@@ -33,7 +33,7 @@ def tile_of(columns):
         lambda t: nisa.dma_copy(t[:, 0:8], t[:, 1:9]),  # queues move pieces in arbitrary order
     ],
 )
-def test_what_is_overtaken_is_told_once_a_line(instruction):
+def test_what_is_overtaken_is_reported_once_a_line(instruction):
     with on():
         t = tile_of(16)
         with pytest.warns(UndefinedOnChipWarning, match=TOLD) as told:

@@ -59,7 +59,7 @@ def test_wider_integers_saturate(values):
 
 
 @pytest.mark.parametrize("dtype", [d.name for d in DTYPES.values() if d.kind != "packed"])
-def test_uninitialised_memory_is_told_apart(dtype):
+def test_uninitialised_memory_is_distinguished(dtype):
     @nki.jit
     def kernel():
         tile = nl.ndarray((4, 8), getattr(nl, dtype), nl.sbuf)

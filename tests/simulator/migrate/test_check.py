@@ -41,7 +41,7 @@ def test_comparisons_after_a_launch_are_counted(tmp_path):
     assert found.shown == "1 launch, 2 of 2 comparisons hold"
 
 
-def test_comparisons_that_fail_are_told_with_their_line(tmp_path):
+def test_comparisons_that_fail_are_reported_with_their_line(tmp_path):
     found = run("y = nki.simulate(doubled)(x)\nnp.allclose(y, x)\nnp.testing.assert_array_equal(y, x)\n", tmp_path)
     assert (found.launches, found.comparisons, found.error, found.well) == (1, 2, "", False)
     first = KERNEL.count("\n") + 2
@@ -53,7 +53,7 @@ def test_comparisons_that_fail_are_told_with_their_line(tmp_path):
     assert found.shown == f"1 launch, 0 of 2 comparisons hold; {found.failures[0]}"
 
 
-def test_an_error_is_told(tmp_path):
+def test_an_error_is_reported(tmp_path):
     found = run("nki.simulate(doubled)(x)\nraise ValueError('why')\n", tmp_path)
     assert found.error == f"line {KERNEL.count(chr(10)) + 2} of the migrated file: ValueError: why"
     assert not found.well and found.shown == f"1 launch, nothing was compared; {found.error}"
@@ -102,7 +102,7 @@ def test_a_run_that_does_not_end_is_ended(tmp_path, monkeypatch):
     assert run("while True: pass\n", tmp_path).error == "it runs longer than 3 s"
 
 
-def test_a_process_that_dies_is_told(tmp_path):
+def test_a_process_that_dies_is_reported(tmp_path):
     found = run("import os\nos._exit(7)\n", tmp_path)
     assert found.error == "the process that ran it ended with status 7"
     assert not Path("answer.json").exists()

@@ -74,7 +74,7 @@ def test_the_usual_alias_wins():
         ("import nki.isa as nisa\nx = nisa.get_nc_version()", False),
     ],
 )
-def test_the_first_dialect_is_told_by_its_package_its_names_or_tiles_that_instructions_return(text, first):
+def test_the_first_dialect_is_reported_by_its_package_its_names_or_tiles_that_instructions_return(text, first):
     assert Names(ast.parse(text)).is_first_dialect is first
 
 

@@ -29,7 +29,7 @@ def predicted(**constants: float) -> simulator.Run:
     return simulator.run(doubled, spec, functional=False, constants=constants)
 
 
-def test_the_constant_that_is_told_explains_the_difference(tmp_path: Path) -> None:
+def test_the_constant_that_is_reported_explains_the_difference(tmp_path: Path) -> None:
     """A sum of 512 columns that took 300 ns longer than the predicted 690.6 ns: 288 more cycles of Vector's pipeline.
 
     Costs are computed with the program, so the constant is set before the kernel runs.

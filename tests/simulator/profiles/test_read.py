@@ -30,7 +30,7 @@ def test_json_of_one_core(tmp_path: Path) -> None:
         read_profile(write(tmp_path / "full.json"), core=2)
 
 
-def test_tables_tell_the_same(tmp_path: Path) -> None:
+def test_tables_report_the_same(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     whole, tables = read_profile(write(tmp_path / "full.json")), read_profile(write_tables(tmp_path / "tables"))
     assert [i[:5] for i in tables.instructions] == [i[:5] for i in whole.instructions]
@@ -79,14 +79,14 @@ def test_a_forged_profile_is_one_line(tmp_path: Path, change: Any, told: str) ->
         ("Instruction.parquet", b"PAR1", "single table of a profile; pass its folder"),
     ],
 )
-def test_what_is_no_profile_is_told(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+def test_what_is_no_profile_is_reported(tmp_path: Path, name: str, content: bytes, told: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ProfileError, match=told):
         read_profile(path)
 
 
-def test_damaged_tables_are_told(tmp_path: Path) -> None:
+def test_damaged_tables_are_reported(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     with pytest.raises(ProfileError, match=r"the folder contains no Instruction\.parquet"):
         read_profile(tmp_path)

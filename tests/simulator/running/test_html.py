@@ -29,7 +29,7 @@ def test_a_run_shows_its_figures_and_a_row_for_each_engine(size):
         assert float(x) + float(width) <= WIDTH + 1
 
 
-def test_names_are_text_and_lines_are_told():
+def test_names_are_text_and_lines_are_reported():
     run = walk(129)
     run.name = "<script>"
     text = run._repr_html_()

@@ -99,7 +99,7 @@ def test_an_array_that_is_only_read_may_be_read_only():
     np.testing.assert_array_equal(add(np.broadcast_to(np.float32(1), A.shape), A), A + 1)
 
 
-def test_an_array_that_cannot_be_updated_is_told():
+def test_an_array_that_cannot_be_updated_is_reported():
     total = np.broadcast_to(np.float32(1), (4, 3))
     with pytest.raises(NkiValidationError, match=r"writes to its argument \[4, 3\] float32, a read-only array"):
         accumulate(total, ())

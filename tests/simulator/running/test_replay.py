@@ -83,7 +83,7 @@ def test_launches_that_share_memory_do_not_disturb_each_other() -> None:
         np.testing.assert_array_equal(first, second)
 
 
-def test_times_and_memory_are_told_of_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_and_memory_are_reported_of_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, list[str]]] = []
     monkeypatch.setattr(
         "trninfer.simulator.running.kernel.observers", [lambda run, shapes: seen.append((run.latency_us, shapes))]

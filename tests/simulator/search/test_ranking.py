@@ -93,7 +93,7 @@ def test_variants_need_names_of_their_own(variants, message):
         simulator.rank(variants, SPEC)
 
 
-def test_the_table_says_what_predictions_cannot_tell_apart():
+def test_the_table_says_what_predictions_cannot_report_apart():
     variants = [Ranked("v1", "", 100.0, 1024, 2), Ranked("v3", "", 96.0, 2048, 2), Ranked("v2", "does not fit")]
     found = Ranking([*variants, Ranked("v4", "", 300.0, 0, 0)], "trn2")
     assert found.difference("v3", "v1").text == "-4.0 %, not distinguishable"

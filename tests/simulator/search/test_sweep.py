@@ -54,7 +54,7 @@ def test_every_combination_is_a_variant_and_the_scripts_own_checks_count(script,
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_does_not_launch_or_ends_badly_is_told(script):
+def test_what_does_not_launch_or_ends_badly_is_reported(script):
     found = {each.name: each.problem for each in sweep([script], [read_axis("COLUMNS=1,2,100,None")])}
     assert found["COLUMNS=1"] == "one column is too few" and found["COLUMNS=2"] == "no kernel was launched"
     assert "OutOfBoundsError" in found["COLUMNS=100"] and found["COLUMNS=None"].startswith("TypeError")

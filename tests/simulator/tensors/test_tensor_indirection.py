@@ -117,7 +117,7 @@ def test_offsets_are_read_when_an_instruction_runs_and_wait_for_their_writer(trn
     assert any(access.overlaps(written.writes[0]) for access in read.reads)
 
 
-def test_other_offsets_in_other_groups_are_told(trn3_core):
+def test_other_offsets_in_other_groups_are_reported(trn3_core):
     index = indices(np.arange(32)[:, None])
     with pytest.warns(UndefinedOnChipWarning, match="the partitions of index .* from 16 contain different offsets"):
         nisa.tensor_copy(new((32, 1)), tile(counted(32, 40)).indirect(index, 1))

@@ -194,7 +194,7 @@ def test_assignment_points_to_instructions(core):
         nl.ndarray((64, 8), nl.float32, nl.shared_hbm)[...] = t
 
 
-def test_a_slice_out_of_bounds_or_backward_is_told_as_it_is_written(core):
+def test_a_slice_out_of_bounds_or_backward_is_reported_as_it_is_written(core):
     t = nl.ndarray((64, 8), nl.float32, nl.sbuf, name="tile")
     with pytest.raises(OutOfBoundsError, match=r"tile sbuf\[64, 8\] float32: 4:12 of dimension 1 must lie in 0:8$"):
         t[:, 4:12]

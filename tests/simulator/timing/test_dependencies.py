@@ -182,7 +182,7 @@ def test_instructions_that_keep_their_order_follow_each_other_on_one_engine() ->
     assert edges(program) == {(0, 3, ORDER), (1, 4, ORDER)}
 
 
-def test_an_instruction_waits_for_what_it_is_told_to() -> None:
+def test_an_instruction_waits_for_what_it_is_reported_to() -> None:
     program = Listing()
     first, second, last = (program.add(unit) for unit in ("vector", "scalar", "gpsimd"))
     last.depends_on(first, second)

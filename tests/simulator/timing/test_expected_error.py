@@ -33,7 +33,7 @@ from trninfer.simulator.timing.expected_error import (
         ("tensor", True, 10, 500, "tensor"),
     ],
 )
-def test_kernels_are_told_apart_by_what_bounds_them(
+def test_kernels_are_distinguished_by_what_bounds_them(
     bound_by: str, issue_bound: bool, launch_us: float, latency_us: float, kind: str
 ) -> None:
     assert kind_of(bound_by, issue_bound, launch_us, latency_us) == kind

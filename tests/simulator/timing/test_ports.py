@@ -61,7 +61,7 @@ def test_an_instruction_between_memories_holds_the_ports_of_both() -> None:
         assert found == [10, 110, 110] and ports.held_by == 0
 
 
-def test_the_later_of_two_ports_counts_and_is_told() -> None:
+def test_the_later_of_two_ports_counts_and_is_reported() -> None:
     ports = Ports(2, False)
     ports.take(copy(5, engine.scalar, IN_PSUM, IN_PSUM), engine.scalar, [], 0.0, 300.0)
     ports.take(copy(6, engine.gpsimd, IN_SBUF, IN_SBUF), engine.gpsimd, [], 0.0, 200.0)

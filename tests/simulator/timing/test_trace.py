@@ -114,7 +114,7 @@ def test_a_trace_goes_by_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "trace.json").stat().st_mode & 0o777 == 0o604
 
 
-def test_events_tell_the_line_of_the_kernel() -> None:
+def test_events_report_the_line_of_the_kernel() -> None:
     events = [e for e in spans(product().trace()) if e["name"] == "nc_matmul"]
     assert events
     assert all("matmul.py:" in e["args"]["line"] and e["args"]["flops"] > 0 for e in events)

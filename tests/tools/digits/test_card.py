@@ -46,7 +46,7 @@ def test_layers_in_a_line() -> None:
     assert describe_layers(NETWORK) == "conv 3x3, 1 → 3, relu, max pool 2; flatten; dense 48 → 2; softmax"
 
 
-def test_what_was_reached_is_told_apart() -> None:
+def test_what_was_reached_is_distinguished() -> None:
     told = verdict(*scores(1980, 13), 0.0099)
     reached, _, missed = told.partition(" Not reached: ")
     assert "held-out fonts" in reached and "calibration error" in reached and "pictograms refused" in reached

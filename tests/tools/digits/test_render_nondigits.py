@@ -37,7 +37,7 @@ def test_a_picture_depends_on_its_number_alone(nondigits: NonDigits, group: str)
     assert first.shape != other.shape or (first != other).any()
 
 
-def test_rows_of_digits_are_told_or_wide(nondigits: NonDigits) -> None:
+def test_rows_of_digits_are_reported_or_wide(nondigits: NonDigits) -> None:
     images = [try_preprocess(nondigits.picture("several digits", index)) for index in range(20)]
     assert sum(image is None for image in images) >= 12
     for image in images:

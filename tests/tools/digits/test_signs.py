@@ -57,7 +57,7 @@ def test_the_signs_of_a_script_and_of_symbols() -> None:
     assert not set("Aא⑦❶") & set(symbols)
 
 
-def test_icons_whose_names_tell_a_number() -> None:
+def test_icons_whose_names_report_a_number() -> None:
     for name in ("numeric-7-box", "timer-10", "roman-numeral", "sort-numeric", "digital"):
         assert signs._names_number(name)
     for name in ("uniF1C9", "_279", "heart", "cat"):

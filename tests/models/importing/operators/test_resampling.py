@@ -63,7 +63,7 @@ def test_smoothed_images(mode: str, size: tuple[int, int], outside: int, tmp_pat
         *itertools.product((10, 11, 18), [(0.5, 1.5)]),  # Upsample, before opset 10, only enlarges
     ],
 )
-def test_scales_as_every_opset_tells_them(opset: int, scales: tuple[float, float], tmp_path: Path) -> None:
+def test_scales_as_every_opset_reports_them(opset: int, scales: tuple[float, float], tmp_path: Path) -> None:
     op = "Upsample" if opset < 10 else "Resize"
     chain = Chain(2, 6, 4)
     factors = [1.0, 1.0, *scales]

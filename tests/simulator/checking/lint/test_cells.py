@@ -47,7 +47,7 @@ def test_lines_have_the_places_that_the_notebook_shows():
     assert places["x = 1"] == (1, 3) and places["y"] == (2, 1)
 
 
-def test_files_that_cells_write_are_told():
+def test_files_that_cells_write_are_reported():
     found = cells("%%writefile a.py\nx = 1\n", "%%writefile a.txt\nx")
     assert found.files == [(1, "x = 1\n")]
 

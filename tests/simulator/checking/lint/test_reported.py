@@ -122,7 +122,7 @@ def test_names_of_tensors():
         assert found(body) == []
 
 
-def test_numbers_that_are_told(tmp_path):
+def test_numbers_that_are_reported(tmp_path):
     write_files(tmp_path, sizes="from other import WIDE\n", other="WIDE = 96\n")
     write_files(tmp_path, around="from around import WIDE as LOST\nfrom around import LOST as WIDE\n")
     known = {"3": 3, "N": 4, "N * 2 * W": 768, "nl.tile_size.pmax": 128, "nl.tile_size.psum_fmax": 512}
