@@ -132,7 +132,7 @@ def compare_documents(
     kinds = document["latency_kind"], baseline["latency_kind"]
     if kinds[0] != kinds[1]:
         raise UsageError(
-            f"--compare {path}: its times are {kinds[1]}, but these are {kinds[0]}; they cannot be compared"
+            f"--compare {path}: its times are {_value(kinds[1])}, but these are {kinds[0]}; they cannot be compared"
         )
     changes = list(_differences(document, baseline))
     if any(fatal for _, fatal in changes):
