@@ -17,7 +17,7 @@ RIM = 0.06  # width of the examined rim relative to the plate's size
 MAX_SPREAD = 0.06  # maximum variation of brightness along the rim, which the sign does not touch
 MIN_HEIGHT = 0.25  # minimum height of a sign relative to a ring; anything smaller is the dot of a 0
 MIN_HEIGHT_ON_DISC = 0.1  # the same for discs, which differ in colour from their surroundings, unlike the inside of a 0
-MAX_FILLED = 0.7  # maximum fraction of its box that a sign fills; the inside of a 0, hearts and dots fill more
+MAX_FILLED = 0.7  # a sign fills at most this fraction of its box; the inside of a 0, hearts and dots fill more
 MAX_COVERED = 0.3  # maximum fraction of the ground that a sign covers; the inside of a 0 with a bar covers more
 MIN_CONTRAST = 0.15  # minimum contrast between sign and ground, above the noise
 

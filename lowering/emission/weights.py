@@ -45,7 +45,7 @@ class WeightLayout:
 
     @property
     def loaded_numbers(self) -> float:
-        """The size of all weights, expressed as a number of weights of the graph's element size."""
+        """The number of weights of the graph's element size that would occupy as many bytes as all weights do."""
         return self.numbers + self.fp8_numbers / self.graph.itemsize
 
     @property

@@ -228,7 +228,7 @@ def can_run_in_bands(graph: Graph, first: int, end: int) -> bool:
 
 
 def _reads_by_row(graph: Graph, node: Node, first: int) -> bool:
-    """True if a node in a region that begins at `first` reads none of the region's values as a whole."""
+    """Return True if a node of the region that begins at `first` reads every value of the region row by row."""
     return all(
         part < first or is_by_row(graph, node, part, operand)
         for operand, parts in enumerate(node.sources)

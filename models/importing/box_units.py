@@ -81,7 +81,8 @@ def _decoded(head: BoxHead, boxes: np.ndarray) -> BoxHead:
 def _are_corners(numbers: np.ndarray, size: tuple[int, int]) -> bool:
     """Return True if rows of four numbers, one for each cell of a grid, are corners instead of centres and sizes.
 
-    The boxes of a grid are close to their cells: the middle of the corners is closer than the first corner.
+    Each box of a grid is centred near its cell. If the numbers are corners, the middle of the two corners is closer
+    to the cell than the first corner is.
     """
     for origins, sides in _grids(len(numbers), size):
         low, high = numbers[:, :2], numbers[:, 2:]

@@ -79,7 +79,7 @@ class Unit:
         self.version: Version | None = None
         if not uniform:
             self.segments: list[Segment] = []
-            self._touched: dict[Access, list[Segment]] = {}  # segments for each read, cached if there are many
+            self._touched: dict[Access, list[Segment]] = {}  # segments that a read overlaps, cached if there are many
 
     def touched(self, access: Access) -> list[Segment]:
         """Return the segments that a read overlaps."""
