@@ -77,20 +77,22 @@ _KINDS = {kind: number for number, kind in enumerate(Kind)}
 class Option:
     """One possible answer to a question: replacements for nodes of the graph.
 
-    `value`: the value of the choice; None for the default.
+    `value`: the value of the choice; None for the default. `gain`: the minimum speedup over the default for which the
+    option is chosen.
     """
 
     value: Any
     changed: Mapping[int, Node]
+    gain: float = 1.0
 
 
 @dataclass(frozen=True)
 class Question:
     """The options of a pass for a node, the first of which is the default.
 
-    `priced`: the nodes whose costs the options change. `gain`: the minimum speedup for which an option is chosen.
-    `is_end`: whether the options only shorten the end of an operation, which overlaps with the next image if there is
-    one. `foreseen`: returns the graph in which to time a node, transformed as later passes would transform it.
+    `priced`: the nodes whose costs the options change. `is_end`: whether the options only shorten the end of an
+    operation, which overlaps with the next image if there is one. `foreseen`: returns the graph in which to time a
+    node, transformed as later passes would transform it.
     """
 
     kind: Kind
@@ -98,7 +100,6 @@ class Question:
     number: int
     options: Sequence[Option]
     priced: Sequence[int]
-    gain: float = 1.0
     is_end: bool = False
     foreseen: Callable[[Graph, int], Graph] = lambda graph, number: graph
 

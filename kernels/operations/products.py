@@ -58,9 +58,9 @@ def convolve_by_products(launch, number, operation: Convolution, value, plan):
             for n in range(block.size):
                 tile, image, numbers = factors[block.start + n]
                 for dst, data, by in factors_of(operation, value, tile, image, numbers, products[:, n]):
-                    turn += 1
                     engine = nisa.engine.gpsimd if turn % GPSIMD_TURN == 0 else nisa.engine.vector
                     nisa.tensor_tensor(dst=dst, data1=data, data2=by, op=nl.multiply, engine=engine)
+                    turn += 1
             nisa.tensor_reduce(dst=sums[:, block.start : block.end], op=nl.add, data=products, axis=(3, 4))
         for n, tile in enumerate(tiles):
             bias = launch.constants(size, operation.bias + tile.index)

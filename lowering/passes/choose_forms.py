@@ -31,6 +31,7 @@ MOST_MULTIPLIED = 1296  # products of a channel that are computed elementwise, a
 MOST_BYTES_BY_PIXELS = 2592  # of a channel; with more, rows of the filter are multiplied if that halves the products
 LEAST_SAVING = 20  # groups of rows are evaluated if they save at least this percentage of the matmul columns
 FORM_GAIN = 1.03  # minimum speedup that justifies the errors of a form
+ELEMENTWISE_GAIN = 1.2  # the same for elementwise forms: in a launch, loading matrices overlaps with earlier layers
 
 
 class ChooseForms(Pass):
@@ -62,7 +63,7 @@ def choose_forms(graph: Graph, forms: Sequence[Form], ask: Ask) -> Graph:
         candidates = {each.operation: each for each in tried if each is not None}
         if candidates:
             options = [Option(None, {}), *(_option(number, node, each) for each in candidates.values())]
-            question = Question(Kind.FORM, graph, number, options, (number,), gain=FORM_GAIN, foreseen=foresee_taps)
+            question = Question(Kind.FORM, graph, number, options, (number,), foreseen=foresee_taps)
             graph = one_of(ask, question)
     return graph
 
@@ -82,7 +83,8 @@ def _candidates(graph: Graph, node: Node, form: Form) -> list[Node | None]:
 def _option(number: int, node: Node, candidate: Node) -> Option:
     operation = candidate.convolution
     value = (operation.form.value, operation.group_bytes)
-    return Option(value, {number: replace(candidate, direct=node.operation)})
+    gain = ELEMENTWISE_GAIN if operation.form.is_elementwise else FORM_GAIN
+    return Option(value, {number: replace(candidate, direct=node.operation)}, gain)
 
 
 def _in_row_blocks(graph: Graph, node: Node, form: Form) -> Node | None:

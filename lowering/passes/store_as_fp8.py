@@ -42,9 +42,9 @@ def store_as_fp8(graph: Graph, ask: Ask) -> Graph:
             continue
         stored = _stored_as_fp8(graph, together)
         slower = [part for part in together if stored[part].convolution.bounds > 0]
-        options = [Option(None, {}), Option(True, stored)]
+        options = [Option(None, {}), Option(True, stored, FP8_GAIN)]
         priced = (*slower, *readers)
-        question = Question(Kind.FP8, graph, number, options, priced, gain=FP8_GAIN, foreseen=foresee_taps)
+        question = Question(Kind.FP8, graph, number, options, priced, foreseen=foresee_taps)
         graph = one_of(ask, question)
     return graph
 

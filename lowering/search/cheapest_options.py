@@ -28,11 +28,11 @@ class CheapestOptions:
         best, *others = question.options
         if question.is_end and self._images > 1:
             return best
-        least = self._cost(question, best) / question.gain
+        default, least = self._cost(question, best), math.inf
         for option in others:
             if question.choice(option) not in self._refused:
                 cost = self._cost(question, option)
-                if cost < least:
+                if cost < least and cost < default / option.gain:
                     best, least = option, cost
         if best is not question.options[0]:
             self.made.append(question.choice(best))
