@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from ..decisions import Ask, Choice, Decisions, Kind
@@ -34,17 +34,12 @@ class Pass(ABC):
         """
         return ()
 
-    def is_forced(self, decisions: Decisions) -> bool:
-        """Return True if earlier choices are useless without a choice for this pass."""
-        return False
+    def worthwhile(self, graphs: Mapping[Decisions, Graph]) -> Sequence[Decisions]:
+        """Return the decisions that are worth pursuing.
 
-    def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
-        """Return True if the graph after the pass is worth evaluating and differs from the graphs of other choices."""
-        return True
-
-    def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
-        """Return the decisions in `states` that are worth pursuing; all of `states` are complete up to this pass."""
-        return states
+        `graphs`: the result of the pass for all decisions, which are complete up to this pass.
+        """
+        return list(graphs)
 
     def near(self, graph: Graph, decisions: Decisions) -> Iterator[Decisions]:
         """Yield decisions that differ from `decisions` in one choice of the pass's kinds.

@@ -1,4 +1,4 @@
-"""The order of rows and channels along the partitions of a value whose rows are packed."""
+"""How a value whose rows are packed is stored: its groups of rows, and their order along the partitions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ QUARTER = PARTITIONS // 4  # four rows of this many channels fill the partitions
 
 @dataclass(frozen=True)
 class Lanes:
-    """The partitions of a value with groups of `rows` rows, in the order (row, channel). For an expansion, the order is
-    (block, row, channel of the block), with zeros after the last channel. If one pool follows, all even rows
-    precede all odd rows.
+    """Group r of a value contains its rows from `rows` * r - `offset` on, in the order (row, channel).
+
+    For an expansion, the order is (block, row, channel of the block), with zeros after the last channel. If one pool
+    follows, all even rows precede all odd rows.
     """
 
-    rows: int
-    channels: int
+    rows: int  # rows per group
+    channels: int  # channels of the image
     halvings: int = 0  # the number of pools that follow, each of which compares the two halves of the partitions
+    offset: int = 0  # rows of the first group that are above the image
 
     @property
     def block(self) -> int:
@@ -41,6 +43,14 @@ class Lanes:
     def count(self) -> int:
         """The total number of partitions."""
         return self.blocks * self.rows * self.block
+
+    def groups(self, height: int) -> int:
+        """Return the number of groups that contain the rows of an image."""
+        return ceil_div(height + self.offset, self.rows)
+
+    def group_of(self, row: int) -> int:
+        """Return the group that contains a row of the image, or a row of padding above or below it."""
+        return (row + self.offset) // self.rows
 
     def ordered(self, array: np.ndarray, axis: int) -> np.ndarray:
         """Rearrange an axis (row, channel) of an array into the order of the partitions."""

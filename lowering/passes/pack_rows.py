@@ -1,11 +1,20 @@
 """Pack rows of an image along the partitions if it has few channels: two rows of 64 channels, or four rows of up to 32.
 
 A value with C channels and H rows is stored as F C channels and H / F groups of F rows. Group r contains the rows from
-F r - o to F r - o + F - 1, where o, the offset, is between 0 and F - 1. A convolution of such values is again a
-convolution, whose filters map groups of rows to groups of rows. 3x3 filters compute F rows of outputs together, and
-require two rows of taps instead of three if the offset changes from input to output. A depthwise filter becomes a dense
-filter; the added zeros occupy only hardware that would otherwise be idle. All rows and columns of the Tensor Engine are
-then in use, which also keeps its clock at full rate, and the engines that finish the sums use all their lanes.
+F r - o to F r - o + F - 1, where o, the offset, is between 0 and F - 1. For example, an image of 9 rows and 32 channels
+has three groups of F = 4 rows if the offset is 1; rows -1, 9 and 10 are zero:
+
+    partitions  0 to 31  32 to 63  64 to 95  96 to 127
+    group 0        -1        0         1         2
+    group 1         3        4         5         6
+    group 2         7        8         9        10
+
+A convolution of such values is again a convolution, whose filters map groups of rows to groups of rows. 3x3 filters
+compute F rows of outputs together, and require two rows of taps instead of three if the offset changes from input to
+output: if the outputs have offset 0, their group 0 (rows 0 to 3) reads rows -1 to 4, which are in groups 0 and 1. A
+depthwise filter becomes a dense filter; the added zeros occupy only hardware that would otherwise be idle. All rows and
+columns of the Tensor Engine are then in use, which also keeps its clock at full rate, and the engines that finish the
+sums use all their lanes.
 
 An expansion is a convolution of a packed value whose only consumer is a depthwise convolution. It may be packed too,
 together with the depthwise convolution and its gate. It then has one tile per 32 (or 64) channels, and each tile holds
@@ -19,7 +28,7 @@ consumers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...kernels.program import NO_SIDES, Memory
 from ...kernels.tiling.packing import ceil_div
@@ -50,23 +59,24 @@ class PackRows(SwitchedPass):
         """See `Pass`."""
         return [] if decisions.value(Kind.FILL_WITH_ROWS) else [Choice(Kind.PACK_ROWS, value=which) for which in PACKED]
 
-    def is_forced(self, decisions: Decisions) -> bool:
-        """See `Pass`. Padding channels is useful only if rows are packed."""
-        return bool(decisions.value(Kind.PAD_CHANNELS))
-
-    def is_worth(self, graph: Graph, decisions: Decisions) -> bool:
-        """See `Pass`."""
-        which = decisions.value(Kind.PACK_ROWS)
-        return has_packed_expansions(graph) if which == EXPANSIONS else not which or has_packed_rows(graph)
-
-    def kept(self, states: Sequence[Decisions]) -> Sequence[Decisions]:
+    def worthwhile(self, graphs: Mapping[Decisions, Graph]) -> Sequence[Decisions]:
         """See `Pass`. Fewer matmuls are needed if the rows of expansions are packed too."""
-        packed = {state.value(Kind.PACK_ROWS) for state in states}
-        return [state for state in states if EXPANSIONS not in packed or state.value(Kind.PACK_ROWS) != FEW_CHANNELS]
+        useful = [decisions for decisions, graph in graphs.items() if _is_useful(decisions, graph)]
+        if any(decisions.value(Kind.PACK_ROWS) == EXPANSIONS for decisions in useful):
+            return [decisions for decisions in useful if decisions.value(Kind.PACK_ROWS) != FEW_CHANNELS]
+        return useful
 
     def change(self, graph: Graph, decisions: Decisions) -> Graph | None:
         """See `SwitchedPass`."""
         return pack_rows(graph, decisions.value(Kind.PACK_ROWS) == EXPANSIONS)
+
+
+def _is_useful(decisions: Decisions, graph: Graph) -> bool:
+    """True if choices have an effect on a graph: rows are packed, and channels are padded only if they are."""
+    which = decisions.value(Kind.PACK_ROWS)
+    if not which:
+        return not decisions.value(Kind.PAD_CHANNELS)
+    return has_packed_expansions(graph) if which == EXPANSIONS else has_packed_rows(graph)
 
 
 def pack_rows(graph: Graph, with_expansions: bool = False) -> Graph:
@@ -153,23 +163,23 @@ def _split_others(graph: Graph) -> tuple[Graph, set[str]]:
     Tails that no consumer supports are split off first, because others may then be packed. Return the graph, and the
     layers of the depthwise convolutions that can be packed.
     """
-    names = {graph.nodes[n].name for n in _each(graph)}
+    names = {graph.nodes[n].name for n in _wide_depthwise(graph)}
     while True:
-        possible = _possible(graph, names)
+        possible = _packable_alone(graph, names)
         unread = {
             graph.nodes[n].name
-            for n in _each(graph, names)
+            for n in _wide_depthwise(graph, names)
             if n not in possible or not _can_be_read(graph, possible, n, is_expanded=True)
         }
         if not unread:
             packed = _candidates(graph, names)
-            unread = {graph.nodes[n].name for n in _each(graph, names) if n not in packed}
-            return split_partial_tiles(graph, _each(graph, unread)), names - unread
+            unread = {graph.nodes[n].name for n in _wide_depthwise(graph, names) if n not in packed}
+            return split_partial_tiles(graph, _wide_depthwise(graph, unread)), names - unread
         names -= unread
-        graph = split_partial_tiles(graph, _each(graph, unread))
+        graph = split_partial_tiles(graph, _wide_depthwise(graph, unread))
 
 
-def _each(graph: Graph, names: Collection[str] | None = None) -> list[int]:
+def _wide_depthwise(graph: Graph, names: Collection[str] | None = None) -> list[int]:
     """Return the depthwise nodes of the named layers that have more channels than a value with packed rows may have."""
     each = [n for n, node in enumerate(graph.nodes) if node.is_depthwise() and rows_of(node) == 1]
     return [n for n in each if names is None or graph.nodes[n].name in names]
@@ -180,7 +190,7 @@ def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
 
     `names`: the depthwise layers with more channels that may be included.
     """
-    possible = _possible(graph, names)
+    possible = _packable_alone(graph, names)
     expanded = {n for n in possible if rows_of(graph.nodes[n]) == 1}
     while True:
         kept = {
@@ -193,7 +203,7 @@ def _candidates(graph: Graph, names: Collection[str]) -> dict[int, int]:
         possible = kept
 
 
-def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
+def _packable_alone(graph: Graph, names: Collection[str]) -> dict[int, int]:
     """Return the rows per group of each node whose rows can be packed, provided that the rows of its sources and
     consumers can be packed too."""
     rows = {n: rows_of(node) for n, node in enumerate(graph.nodes) if rows_of(node) > 1}
@@ -205,7 +215,7 @@ def _possible(graph: Graph, names: Collection[str]) -> dict[int, int]:
             continue
         plain = _is_packable(node) and getattr(node.operation, "pool_size", 1) == 1
         if names and node.operation.convolved is not None:
-            plain = _is_possible(node, packable, each)
+            plain = _can_compute_groups(node, packable, each)
         if names and _is_one_of_parts(graph, n):
             continue
         is_packable = plain or _is_row_pool(node) or _is_gated(graph, n) or is_sum(node)
@@ -240,7 +250,7 @@ def _is_one_of_parts(graph: Graph, number: int) -> bool:
     return any(len(graph.nodes[n].sources[operand]) > 1 for n, operand in graph.readers(number))
 
 
-def _is_possible(node: Node, found: dict[int, int], each: int) -> bool:
+def _can_compute_groups(node: Node, found: dict[int, int], each: int) -> bool:
     """True if a convolution can compute groups of rows although only some of its inputs are in groups.
 
     Otherwise, it reads groups and computes single rows.

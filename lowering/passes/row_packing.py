@@ -40,20 +40,13 @@ def is_sum(node: Node) -> bool:
     return operation.adds and operation.shape == node.before and alone
 
 
-def _groups(rows: int, each: int, offset: int) -> int:
-    return ceil_div(rows + offset, each)
-
-
-def _span(node: Node, rows: int, taken: int, each: int, offset: int) -> tuple[int, int]:
-    """Return the (first, last) input group that the first group of outputs reads; input groups have `rows` rows and
-    offset `taken`.
-
-    Output groups have `each` rows and offset `offset`.
-    """
+def _span(node: Node, source: Lanes, given: Lanes) -> tuple[int, int]:
+    """Return the (first, last) group of the input that the first group of a convolution's outputs reads."""
     operation = node.convolution
     stride = operation.stride[0]
-    start = taken - stride * offset - operation.padding[0]  # first input row that the first output group reads
-    return start // rows, (start + (each - 1) * stride + operation.kernel[0] - 1) // rows
+    first = -stride * given.offset - operation.padding[0]  # the first row that it reads
+    last = first + (given.rows - 1) * stride + operation.kernel[0] - 1
+    return source.group_of(first), source.group_of(last)
 
 
 @dataclass(frozen=True)
@@ -64,10 +57,10 @@ class RowPacking:
     rows: dict[int, int]  # rows per group, for the nodes whose rows are packed
     halvings: Mapping[int, int] = field(default_factory=dict)  # pools after a node, if rows fill the partitions
 
-    def lanes(self, number: int) -> Lanes:
-        """Return the partitions of a node's value."""
+    def lanes(self, number: int, offset: int = 0) -> Lanes:
+        """Return how a node's value is stored, given its offset."""
         channels = self.graph.nodes[number].operation.channels
-        return Lanes(self.rows[number], channels, self.halvings.get(number, 0))
+        return Lanes(self.rows[number], channels, self.halvings.get(number, 0), offset)
 
     def possible(self, number: int) -> Sequence[int]:
         """Return the possible offsets of a node.
@@ -111,8 +104,8 @@ class RowPacking:
                 offsets[n] = chosen.get(n, self.possible(n)[0])
             else:  # a group of outputs reads as few groups as possible
                 source = node.sources[0][0]
-                taken, rows, each = offsets[source], self.rows[source], self.rows[n]
-                spans = {offset: _span(node, rows, taken, each, offset) for offset in self.possible(n)}
+                lanes = self.lanes(source, offsets[source])
+                spans = {offset: _span(node, lanes, self.lanes(n, offset)) for offset in self.possible(n)}
                 offsets[n] = min(spans, key=lambda offset: spans[offset][1] - spans[offset][0])
         return offsets
 
@@ -150,37 +143,36 @@ class RowPacking:
     def packed(self, offsets: Offsets, number: int) -> Node:
         """Return the version of a node that reads and computes groups of rows, or single rows."""
         node = self.graph.nodes[number]
-        operation = node.operation
-        given, source = offsets.get(number), node.sources[0][0]
+        operation, source = node.operation, node.sources[0][0]
+        given = self.lanes(number, offsets[number]) if number in offsets else None
+        lanes = [self.lanes(part, offsets[part]) for part in node.sources[0] if part in offsets]
         if operation.folded is not None and source in offsets:
-            return (
-                self._pack_halves(number, given) if self.is_halved(number) else _pack_pool(node, offsets[source], given)
-            )
+            return self._pack_halves(number, given) if self.is_halved(number) else _pack_pool(node, lanes[0], given)
         if (is_sum(node) or operation.is_product or operation.is_mean) and source in offsets:
-            return _pack_values(node, self.lanes(source), offsets[source])
+            return _pack_values(node, lanes[0])
         if node.is_squeezed:
             return self._pack_squeezed(offsets, number)
         if operation.convolved is None or (given is None and source not in offsets):
             return node
         if source not in offsets:
-            return _from_rows(node, self.lanes(number), given or 0)
-        given_lanes = None if given is None else self.lanes(number)
-        if node.is_depthwise() and self.lanes(source).blocks > 1:
-            return _each_from_groups(node, self.lanes(source), offsets[source], given or 0)
-        lanes = [self.lanes(part) for part in node.sources[0]]
-        return _from_groups(_dense(node), lanes, offsets[source], given_lanes, given or 0)
+            assert given is not None
+            return _from_rows(node, given)
+        if node.is_depthwise() and lanes[0].blocks > 1:
+            return _each_from_groups(node, lanes[0], replace(lanes[0], offset=offsets.get(number, 0)))
+        return _from_groups(_dense(node), lanes, given)
 
-    def _pack_halves(self, number: int, given: int | None) -> Node:
+    def _pack_halves(self, number: int, given: Lanes | None) -> Node:
         """Return a pool that compares the two halves of the partitions, each of which becomes a row of many
         channels."""
         node = self.graph.nodes[number]
-        source, rows = node.sources[0][0], self.rows.get(number, 1)
-        half = self.rows[source] // 2
+        half = self.rows[node.sources[0][0]] // 2
         channels, count = node.operation.channels * half, node.operation.rows // half
         before = (channels, 2 * count, node.before[2])
         wide = replace(node.changed(channels=channels, rows=count), before=before)
-        offset = None if given is None or rows == half else given // half
-        return _pack_pool(wide, 0, offset)
+        pairs = Lanes(2, channels)
+        if given is None or given.rows == half:
+            return _pack_pool(wide, pairs, None)
+        return _pack_pool(wide, pairs, replace(pairs, offset=given.offset // half))
 
     def _pack_squeezed(self, offsets: Offsets, number: int) -> Node:
         """Return a convolution that averages the means of packed rows, or one that computes gates for packed rows."""
@@ -190,8 +182,8 @@ class RowPacking:
         source = pool.sources[0][0]
         mean = pool.operation.averaged
         if mean is not None and source in offsets:
-            lanes, high = self.lanes(source), pool.before[1]
-            share = 1.0 if mean.is_sum else _groups(high, lanes.rows, offsets[source]) / high
+            lanes, high = self.lanes(source, offsets[source]), pool.before[1]
+            share = 1.0 if mean.is_sum else lanes.groups(high) / high
             node = replace(node, before=(lanes.count, 1, 1), filters=_tiled(node.filters, lanes, 1, share))
         gated = [n for n in offsets if self.graph.nodes[n].sources[1:] == ((number,),)]
         if gated and self.graph.nodes[gated[0]].operation.is_product:
@@ -223,18 +215,18 @@ def _tiled(filters: LazyArray | None, lanes: Lanes, axis: int, scale: float = 1.
     return filters.changed(shape, tile)
 
 
-def _in_groups(node: Node, lanes: Lanes, offset: int) -> Node:
+def _in_groups(node: Node, lanes: Lanes) -> Node:
     """Return a node whose outputs are in groups."""
     operation, each = node.operation, lanes.rows
-    groups = _groups(operation.rows, each, offset)
+    groups = lanes.groups(operation.rows)
     blanked = lanes.block % QUARTER == 0 or each > PARTITIONS // QUARTER
-    below = groups * each - offset - operation.rows
-    row_fold = RowFold(each, offset, below) if blanked else RowFold(each)
+    below = groups * each - lanes.offset - operation.rows
+    row_fold = RowFold(each, lanes.offset, below) if blanked else RowFold(each)
     numbers = tuple(lanes.ordered(np.tile(numbers, each), 0) for numbers in node.numbers)
     return replace(node, numbers=numbers).changed(channels=lanes.count, rows=groups, row_fold=row_fold)
 
 
-def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
+def _from_rows(node: Node, lanes: Lanes) -> Node:
     """Return a convolution from single rows to groups.
 
     Its stride is one group of outputs, and the filters are shifted down once for each row of the group.
@@ -242,8 +234,8 @@ def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
     operation = node.convolution
     each, stride, (height, width) = lanes.rows, operation.stride[0], operation.kernel
     tall = height + (each - 1) * stride
-    top = operation.padding[0] + stride * given
-    bottom = each * stride * (_groups(operation.rows, each, given) - 1) - top + tall - node.before[1]
+    top = operation.padding[0] + stride * lanes.offset
+    bottom = each * stride * (lanes.groups(operation.rows) - 1) - top + tall - node.before[1]
     assert node.filters is not None
     outputs, inputs = node.filters.shape[:2]
 
@@ -254,29 +246,29 @@ def _from_rows(node: Node, lanes: Lanes, given: int) -> Node:
         return lanes.ordered(whole.reshape(each * outputs, inputs, tall, width), 0)
 
     filters = node.filters.changed((lanes.count, inputs, tall, width), spread)
-    return replace(_in_groups(node, lanes, given), filters=filters).changed(
+    return replace(_in_groups(node, lanes), filters=filters).changed(
         kernel=(tall, width),
         stride=(each * stride, operation.stride[1]),
         padding=(top, operation.padding[1], max(0, bottom), operation.padding[3]),
     )
 
 
-def _from_groups(node: Node, lanes: Sequence[Lanes], taken: int, given_lanes: Lanes | None, given: int) -> Node:
-    """Return a convolution from groups to groups or, if `given_lanes` is None, to single rows.
+def _from_groups(node: Node, lanes: Sequence[Lanes], given: Lanes | None) -> Node:
+    """Return a convolution from groups to groups or, if `given` is None, to single rows.
 
-    For single rows, the filters are repeated for each output row to which a group of inputs contributes. `lanes`: the
-    lanes of each part of the input.
+    For single rows, the filters are repeated for each output row to which a group of inputs contributes. `lanes`: how
+    each part of the input is stored; `given`: how the output is stored.
     """
-    operation = node.convolution
-    rows, stride, (height, width) = lanes[0].rows, operation.stride[0], operation.kernel
-    rows_at_once = max(1, rows // stride) if given_lanes is None and operation.rows > 1 else 1
-    each, offset = (rows_at_once, 0) if given_lanes is None else (given_lanes.rows, given)
-    outputs_at_once = each * operation.channels if given_lanes is None else given_lanes.count
-    first, last = _span(node, rows, taken, each, offset)
-    start = taken - stride * offset - operation.padding[0]
+    operation, source = node.convolution, lanes[0]
+    rows, stride, (height, width) = source.rows, operation.stride[0], operation.kernel
+    rows_at_once = max(1, rows // stride) if given is None and operation.rows > 1 else 1
+    groups = given or Lanes(rows_at_once, operation.channels)
+    each, outputs_at_once = groups.rows, given.count if given is not None else rows_at_once * operation.channels
+    first, last = _span(node, source, groups)
+    start = source.offset - stride * groups.offset - operation.padding[0]
     stride_in_groups = max(1, each * stride // rows)
-    steps = _groups(operation.rows * operation.pool_size, each, offset)
-    bottom = stride_in_groups * (steps - 1) + last - (_groups(node.before[1], rows, taken) - 1)
+    steps = groups.groups(operation.rows * operation.pool_size)
+    bottom = stride_in_groups * (steps - 1) + last - (source.groups(node.before[1]) - 1)
     assert node.filters is not None
     outputs, tall = node.filters.shape[0], last - first + 1
     ends = list(itertools.accumulate(part.channels for part in lanes))
@@ -293,13 +285,13 @@ def _from_groups(node: Node, lanes: Sequence[Lanes], taken: int, given_lanes: La
     def spread(array: np.ndarray) -> np.ndarray:
         parts = [spread_part(array[:, end - part.channels : end], part) for part, end in zip(lanes, ends, strict=True)]
         whole = np.concatenate(parts, 1)
-        return whole if given_lanes is None else given_lanes.ordered(whole, 0)
+        return whole if given is None else given.ordered(whole, 0)
 
     filters = node.filters.changed((outputs_at_once, count, tall, width), spread)
     _, high, columns = node.before
     packed = replace(
-        node if given_lanes is None else _in_groups(node, given_lanes, given),
-        before=(count, _groups(high, rows, taken), columns),
+        node if given is None else _in_groups(node, given),
+        before=(count, source.groups(high), columns),
         filters=filters,
     )
     return packed.changed(
@@ -310,16 +302,18 @@ def _from_groups(node: Node, lanes: Sequence[Lanes], taken: int, given_lanes: La
     )
 
 
-def _each_from_groups(node: Node, lanes: Lanes, taken: int, given: int) -> Node:
+def _each_from_groups(node: Node, lanes: Lanes, given: Lanes) -> Node:
     """Return a depthwise convolution from the groups of an expansion to groups: each block is a group of channels."""
     operation = node.convolution
     assert node.filters is not None
     one = node.filters.changed((1, 1, *node.filters.shape[2:]), lambda array: array[:1])
     of_one = replace(node, before=(1, *node.before[1:]), filters=one, numbers=()).changed(channels=1, groups=1)
-    single = _from_groups(of_one, [Lanes(lanes.rows, 1)], taken, Lanes(lanes.rows, 1), given)
+    single = _from_groups(
+        of_one, [Lanes(lanes.rows, 1, offset=lanes.offset)], Lanes(lanes.rows, 1, offset=given.offset)
+    )
     kernel = single.convolution.kernel
-    first, _ = _span(node, lanes.rows, taken, lanes.rows, given)
-    start = taken - operation.stride[0] * given - operation.padding[0]
+    first, _ = _span(node, lanes, given)
+    start = lanes.offset - operation.stride[0] * given.offset - operation.padding[0]
 
     def spread(array: np.ndarray) -> np.ndarray:
         padded = np.zeros((lanes.blocks * lanes.block, *array.shape[2:]), array.dtype)
@@ -338,27 +332,27 @@ def _each_from_groups(node: Node, lanes: Lanes, taken: int, given: int) -> Node:
         return whole.reshape(lanes.count, lanes.rows * lanes.block, *kernel)
 
     filters = node.filters.changed((lanes.count, lanes.rows * lanes.block, *kernel), spread)
-    return replace(_in_groups(node, lanes, given), before=(lanes.count, *single.before[1:]), filters=filters).changed(
+    return replace(_in_groups(node, given), before=(lanes.count, *single.before[1:]), filters=filters).changed(
         groups=lanes.blocks, kernel=kernel, stride=single.convolution.stride, padding=single.convolution.padding
     )
 
 
-def _pack_values(node: Node, lanes: Lanes, taken: int) -> Node:
+def _pack_values(node: Node, lanes: Lanes) -> Node:
     """Return a sum, a product with per-channel numbers, or the means of each row of the groups."""
     _, high, columns = node.before
-    before = (lanes.count, _groups(high, lanes.rows, taken), columns)
+    before = (lanes.count, lanes.groups(high), columns)
     packed = replace(node, before=before)
     if node.operation.combines:
         return packed.changed(channels=before[0], rows=before[1], columns=before[2])
     return packed.changed(channels=before[0], kernel=before[1:])
 
 
-def _pack_pool(node: Node, taken: int, given: int | None) -> Node:
+def _pack_pool(node: Node, source: Lanes, given: Lanes | None) -> Node:
     """Return a pool over groups of two rows; its padding is counted in groups."""
     operation = node.operation.folded
     assert operation is not None
-    start = taken - operation.padding[0]
-    groups = _groups(node.before[1], 2, taken)
+    start = source.offset - operation.padding[0]
+    groups = source.groups(node.before[1])
     bottom = operation.rows - 1 + (start + operation.kernel[0] - 1) // 2 - (groups - 1)
     pool = RowFoldPool(
         name=operation.name,
@@ -372,8 +366,8 @@ def _pack_pool(node: Node, taken: int, given: int | None) -> Node:
         dilation=operation.dilation,
         padding=(-(start // 2), operation.padding[1], max(0, bottom), operation.padding[3]),
         start=start,
-        offset=-1 if given is None else given,
+        offset=-1 if given is None else given.offset,
         image_rows=operation.rows,
     )
     packed = replace(node, operation=pool, before=(2 * node.before[0], groups, node.before[2]))
-    return packed if given is None else _in_groups(packed, Lanes(2, operation.channels), given)
+    return packed if given is None else _in_groups(packed, given)

@@ -7,7 +7,7 @@ or spilled, and stages are chosen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ...kernels.convolution.forms import ROW_BLOCKS, Form
@@ -41,30 +41,28 @@ class Candidates:
 
     def shapes(self) -> list[Decisions]:
         """Return the combinations of launch-wide choices that are worth drafting."""
-        states, graphs = [Decisions()], {Decisions(): self._pipeline.graph}
+        graphs = {Decisions(): self._pipeline.graph}
         reason = Unsupported("no part of it fits")
         for each in self._pipeline.passes:
             if each.asks:
                 break
             grown: dict[Decisions, Graph] = {}
-            for decisions in self._offered(each, states, graphs):
+            for decisions in self._offered(each, graphs):
                 try:
                     grown[decisions] = self._pipeline.run(decisions, last=each.name)[-1][1]
                 except Unsupported as why:
                     reason = why
-            graphs = {decisions: graph for decisions, graph in grown.items() if each.is_worth(graph, decisions)}
-            states = list(each.kept(list(graphs)))
-            if not states:
+            graphs = {decisions: grown[decisions] for decisions in each.worthwhile(grown)}
+            if not graphs:
                 raise reason
-        return states
+        return list(graphs)
 
-    def _offered(self, each: Pass, states: Sequence[Decisions], graphs: Mapping[Decisions, Graph]) -> list[Decisions]:
-        """Return decisions with each choice that a pass offers and, unless a choice is forced, also the unchanged
-        decisions."""
+    def _offered(self, each: Pass, graphs: Mapping[Decisions, Graph]) -> list[Decisions]:
+        """Return decisions with each choice that a pass offers, and the unchanged decisions."""
         offered: list[Decisions] = []
-        for state in states:
-            offered += [state.having(choice) for choice in each.offers(graphs[state], state, self._pictures)]
-            offered += [] if each.is_forced(state) else [state]
+        for decisions, graph in graphs.items():
+            offered += [decisions.having(choice) for choice in each.offers(graph, decisions, self._pictures)]
+            offered.append(decisions)
         return offered
 
     def _drafts(self) -> list[LaunchPlan]:
