@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -98,40 +99,54 @@ def _mean(members: list[Node], readers: Readers, constants: Constants) -> Node |
     return mean
 
 
+@dataclass
+class _WindowPixels:
+    """The pixels of a window that the values between all windows and their sums contain, by name.
+
+    `source` is the value with all windows, and `shape` is (rows, window rows, columns, window columns).
+    """
+
+    source: str
+    shape: tuple[int, ...]
+    rows: dict[str, int] = field(default_factory=dict)  # values with one row of each window
+    sums: dict[str, Counter[tuple[int, int]]] = field(default_factory=dict)  # pixels, and sums of pixels
+
+    def take(self, node: Node, number: int) -> bool:
+        """Record a Gather of one row of the windows, or of one pixel of a row. Return False if it is neither."""
+        name, axis = node.outputs[0], node.attributes.get("axis", 0)
+        if node.inputs[0] == self.source and axis == 3:
+            self.rows[name] = number % self.shape[1]
+        elif node.inputs[0] in self.rows and axis == 4:
+            self.sums[name] = Counter([(self.rows[node.inputs[0]], number % self.shape[3])])
+        return name in self.rows or name in self.sums
+
+    def is_mean(self, node: Node, entry: np.ndarray, counted: np.ndarray) -> bool:
+        """Return True if a Div divides the sum of all pixels of each window by their number."""
+        divisor = _spread(entry, counted.shape)
+        whole = Counter(itertools.product(range(self.shape[1]), range(self.shape[3])))
+        return self.sums[node.inputs[0]] == whole and divisor is not None and not (divisor != counted).any()
+
+
 def _quotient(
     members: list[Node], readers: Readers, constants: Constants, shape: tuple[int, ...], counted: np.ndarray
 ) -> Node | None:
     """Return the node that divides the sum of the pixels in a window by their number; append its nodes to `members`."""
-    sums: dict[str, Counter[tuple[int, int]]] = {}  # pixels of a window accumulated in each value, by name
-    rows = {}  # the window row of each value
-    source = members[-1].outputs[0]
-    waiting = list(readers.get(source, ()))
+    pixels = _WindowPixels(members[-1].outputs[0], shape)
+    waiting = list(readers.get(pixels.source, ()))
     while waiting:
         node = waiting.pop(0)
         entry = constants.get(node.inputs[1]) if len(node.inputs) == 2 else None
         name = node.outputs[0]
-        if name in sums or name in rows:
+        if name in pixels.sums or name in pixels.rows:
             continue
-        if node.op == "Gather" and entry is not None and entry.ndim == 0:
-            number, axis = int(entry), node.attributes.get("axis", 0)
-            if node.inputs[0] == source and axis == 3:
-                rows[name] = number % shape[1]
-            elif node.inputs[0] in rows and axis == 4:
-                sums[name] = Counter([(rows[node.inputs[0]], number % shape[3])])
-            else:
-                return None
-        elif node.op == "Add" and len(node.inputs) == 2 and all(operand in sums for operand in node.inputs):
-            sums[name] = sums[node.inputs[0]] + sums[node.inputs[1]]
+        if node.op == "Div" and node.inputs[0] in pixels.sums and entry is not None:
+            members.append(node)
+            return node if pixels.is_mean(node, entry, counted) else None
+        if node.op == "Add" and len(node.inputs) == 2 and all(operand in pixels.sums for operand in node.inputs):
+            pixels.sums[name] = pixels.sums[node.inputs[0]] + pixels.sums[node.inputs[1]]
         elif node.op == "Add":
             continue  # the other operand is not available yet
-        elif node.op == "Div" and node.inputs[0] in sums and entry is not None:
-            divisor = _spread(entry, counted.shape)
-            is_mean = divisor is not None and not (divisor != counted).any()
-            if not is_mean or sums[node.inputs[0]] != Counter(itertools.product(range(shape[1]), range(shape[3]))):
-                return None
-            members.append(node)
-            return node
-        else:
+        elif node.op != "Gather" or entry is None or entry.ndim > 0 or not pixels.take(node, int(entry)):
             return None
         members.append(node)
         waiting += readers.get(name, ())

@@ -84,23 +84,14 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
             f"it reads an image of {sizes}, but at most {MAX_CHANNELS} channels and sides of {MAX_SIDE} are allowed"
         )
     pictures = options.pictures or ("photo" if channels in (1, 3) and layout != "CW" else "none")
-    if pictures == "none":
-        options = PreprocessingOptions() if options.is_beside else options
-        if replace(options, size=None).is_given:
-            raise ModelError(
-                f"the network reads {channels} channels, but pictures have 1 or 3, so it accepts only arrays"
-            )
+    if pictures == "none" and options.is_beside:
+        options = PreprocessingOptions()
+    _check_options(channels, pictures, options)
     low, high = options.input_range or (0.0, 1.0)
-    if low == high:
-        raise ModelError(f"the input range {low:g},{high:g} is empty")
     if options.invert:
         low, high = high, low
     mean, std = _normalisation(channels, pictures, options)
     resizing = _resizing(height, width, options) if pictures == "photo" else {}
-    if (options.resize or options.resize_mode or options.filter) and pictures != "photo":
-        raise ModelError(f"--resize, --resize-mode and --filter apply only to photos, not to pictures of a {pictures}")
-    if options.resize_mode is None and options.pad_colour is not None:
-        raise ModelError("--pad-colour requires --resize-mode pad")
     return ImageInput(
         channels=channels,
         height=height,
@@ -112,6 +103,19 @@ def network_input(shape: tuple[int, ...], options: PreprocessingOptions, layout:
         channel_order=options.channel_order or "rgb",
         **resizing,
     )
+
+
+def _check_options(channels: int, pictures: str, options: PreprocessingOptions) -> None:
+    """Raise ModelError if an option does not apply to this kind of pictures, or requires another option."""
+    if pictures == "none" and replace(options, size=None).is_given:
+        raise ModelError(f"the network reads {channels} channels, but pictures have 1 or 3, so it accepts only arrays")
+    if options.input_range is not None and options.input_range[0] == options.input_range[1]:
+        low, high = options.input_range
+        raise ModelError(f"the input range {low:g},{high:g} is empty")
+    if (options.resize or options.resize_mode or options.filter) and pictures != "photo":
+        raise ModelError(f"--resize, --resize-mode and --filter apply only to photos, not to pictures of a {pictures}")
+    if options.resize_mode is None and options.pad_colour is not None:
+        raise ModelError("--pad-colour requires --resize-mode pad")
 
 
 def _normalisation(

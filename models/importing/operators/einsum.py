@@ -54,13 +54,20 @@ def _einsum(importer: Importer, node: Node) -> None:
             f"its equation {equation!r} of {importer.describe(view)} and weights {list(weight.shape)} is not "
             f"supported; sums must be over axes that occur in both operands but not in the result"
         )
-    kept_letters, summed, lead, new = product
     sizes, extents = dict(zip(letters[first:], view.shape)), dict(zip(others, weight.shape))
-    if any(sizes[letter] != extents[letter] for letter in summed + lead):
+    if any(sizes[letter] != extents[letter] for letter in product.summed + product.lead):
         raise ModelError(f"cannot multiply {importer.describe(view)} by {list(weight.shape)} as {equation!r}")
+    importer.give(node, _summed(importer, view, weight, product, (letters[first:], others, result[first:])))
+
+
+def _summed(importer: Importer, view: View, weight: np.ndarray, product: _Product, axes: tuple[str, str, str]) -> View:
+    """Multiply data by weights; `axes` are those of the data, the weights and the result, without the batch axis."""
+    letters, others, result = axes
+    summed, lead, new = product.summed, product.lead, product.new
+    sizes, extents = dict(zip(letters, view.shape)), dict(zip(others, weight.shape))
     depth = math.prod(extents[letter] for letter in summed)
-    rows = lead + _without(kept_letters[first:], lead)
-    ordered = view.permuted(tuple(letters.index(letter) - first for letter in rows + summed))
+    rows = lead + _without("".join(letter for letter in letters if letter in product.kept), lead)
+    ordered = view.permuted(tuple(map(letters.index, rows + summed)))
     outer = tuple(sizes[letter] for letter in rows)
     matrices = weight.transpose([others.index(letter) for letter in lead + summed + new])
     if lead:
@@ -72,7 +79,7 @@ def _einsum(importer: Importer, node: Node) -> None:
             importer, reshaped(importer, ordered, (*outer, depth), view.batched), matrices.reshape(depth, -1), None
         )
     spread = reshaped(importer, product_view, (*outer, *(extents[letter] for letter in new)), view.batched)
-    importer.give(node, spread.permuted(tuple((rows + new).index(letter) for letter in result[first:])))
+    return spread.permuted(tuple(map((rows + new).index, result)))
 
 
 class _Product(NamedTuple):
