@@ -92,7 +92,7 @@ class CompileOnlyBackend(CompiledKernels):
         variables = {TARGET_VARIABLE: job.target}
         limit, note = self._options.compile_seconds, self._still_compiling(job)
         log, alone = workdir / "output.log", CompileOnlyRequest(values)
-        return self._pool.submit(compile_neff, job, log, limit, note, variables, alone)
+        return self._pool.submit(compile_neff, job, log, limit, note, variables=variables, alone=alone)
 
     def _compile(self, job: Job, walked: KernelEstimate, workdir: Path, log: Path) -> CompiledKernel:
         compiled = (self._ahead.pop(_key(job), None) or self._begin(job)).result()

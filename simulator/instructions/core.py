@@ -107,7 +107,7 @@ class NeuronCore:
             check_name(self, name)
         if shape == (1,) and (region is SBUF or region is PSUM):
             shape = (1, 1)  # on-chip tensors have at least two dimensions (see the examples of register_load)
-        make = partial(allocate, region, dtype_info, shape, name, line, self.target)
+        make = partial(allocate, region, dtype_info, shape, name=name, line=line, target=self.target)
         if self.pair is not None and region is MemoryRegion.shared_hbm and not argument:
             storage = self.pair.shared(self.rank, (line, shape, dtype_info.name, name), make)
             if storage.owner is not None:

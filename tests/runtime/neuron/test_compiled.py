@@ -32,6 +32,7 @@ from trninfer.runtime.neuron.kernel_source import find_source
 from trninfer.runtime.simulated import SimulatedBackend
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
+TRANSPOSE = kernels.kernel("transpose")  # the attribute is the module if another test imported that first
 
 
 class Way(CompiledKernels):
@@ -93,31 +94,31 @@ def options(notes: list[str], tmp_path: Path) -> Callable[..., RunOptions]:
 def test_a_kernel_is_compiled_and_timed_once_for_its_shapes_and_arguments(options) -> None:
     way = Way(options())
     for _ in range(2):
-        np.testing.assert_array_equal(way.launch(kernels.transpose, X).outputs[0], X.T)
+        np.testing.assert_array_equal(way.launch(TRANSPOSE, X).outputs[0], X.T)
     assert way.steps == ["compile", "load", "call", "call", "call", "call"]  # one launch, two timed calls, one launch
-    way.launch(kernels.transpose, X.T.copy())
+    way.launch(TRANSPOSE, X.T.copy())
     way.launch(kernels.bias_activation, X, X[:1], activation="relu")
     way.launch(kernels.bias_activation, X, X[:1], activation="gelu")
     assert way.steps.count("compile") == 4
 
 
 def test_another_process_loads_what_is_cached(options, notes: list[str]) -> None:
-    Way(options()).launch(kernels.transpose, X)
+    Way(options()).launch(TRANSPOSE, X)
     assert notes == [
         "compiling transpose [2, 3] float32 for trn2",
         "compiled transpose [2, 3] float32 for trn2 in 2 s, 1.5 GiB",
     ]
     second = Way(options())
-    second.launch(kernels.transpose, X)
+    second.launch(TRANSPOSE, X)
     assert second.steps[0] == "load cached" and len(notes) == 2
     (compilation,) = second.compilations
     assert compilation.is_cached and compilation.tensors == {"loaded": "load cached"} and compilation.error is None
 
 
 def test_what_cannot_be_loaded_is_compiled_anew(options, notes: list[str]) -> None:
-    Way(options()).launch(kernels.transpose, X)
+    Way(options()).launch(TRANSPOSE, X)
     again = Way(options(), **{"load cached": RuntimeError("NEFF of another version")})
-    again.launch(kernels.transpose, X)
+    again.launch(TRANSPOSE, X)
     assert again.steps[:3] == ["load cached", "compile", "load"]
     assert (
         "transpose: the cached version cannot be loaded, so the kernel is compiled again: NEFF of another version"
@@ -125,8 +126,8 @@ def test_what_cannot_be_loaded_is_compiled_anew(options, notes: list[str]) -> No
     )
     lost = Way(options(), **{"load cached": RuntimeError("NRT Error NRT_EXEC_HW_ERR_NC_UE(1202): parity")})
     with pytest.raises(DeviceLost, match="NRT_EXEC_HW_ERR_NC_UE"):
-        lost.launch(kernels.transpose, X)
-    Way(options()).launch(kernels.transpose, X)  # a lost chip does not affect it
+        lost.launch(TRANSPOSE, X)
+    Way(options()).launch(TRANSPOSE, X)  # a lost chip does not affect it
 
 
 @pytest.mark.parametrize(("warmup", "iterations", "calls", "median"), [(0, 1, 2, 2.0), (1, 3, 4, 3.0), (3, 4, 7, 5.5)])
@@ -135,7 +136,7 @@ def test_times_are_of_the_calls_after_the_warm_up(
 ) -> None:
     """The first call, whose outputs are returned, is the first warm-up call."""
     way = Way(options(warmup=warmup, iterations=iterations))
-    time = way.launch(kernels.transpose, X).time
+    time = way.launch(TRANSPOSE, X).time
     assert way.steps.count("call") == calls
     last = range(calls - iterations + 1, calls + 1)
     assert (time.latency_us, time.latency_us_p99) == (median, np.percentile(last, 99))
@@ -143,22 +144,22 @@ def test_times_are_of_the_calls_after_the_warm_up(
 
 
 def test_times_on_the_device_are_asked_for(options, notes: list[str]) -> None:
-    time = Way(options(device_times=True)).launch(kernels.transpose, X).time
+    time = Way(options(device_times=True)).launch(TRANSPOSE, X).time
     assert (time.device_us, time.device_us_p99, time.device_by) == (0.5, 0.75, "a profiler")
     failing = Way(options(device_times=True), device=DeviceTimingError("no profile"))
-    assert failing.launch(kernels.transpose, X).time.device_us is None
+    assert failing.launch(TRANSPOSE, X).time.device_us is None
     assert notes[-1] == "transpose: no time on the device: no profile"
 
 
 def test_timing_by_shapes_alone_has_whole_numbers_for_indices(options) -> None:
-    launch = Way(options()).time(kernels.transpose, ArraySpec((4, 5), np.float32))
+    launch = Way(options()).time(TRANSPOSE, ArraySpec((4, 5), np.float32))
     assert launch.outputs == () and launch.time.latency_us == 2.5
 
 
 def test_what_a_compiler_refuses_is_one_line_with_its_log(options, tmp_path: Path) -> None:
     way = Way(options(), compile=CompilerFailed("[NCC_EBVF030] The number of instructions exceeds the limit."))
     with pytest.raises(CompileError) as caught:
-        way.launch(kernels.transpose, X)
+        way.launch(TRANSPOSE, X)
     text = str(caught.value)
     assert text.startswith("transpose on trn2: the compiler failed: [NCC_EBVF030] The number of instructions")
     assert text.endswith(f"(its output: {tmp_path / 'cache' / 'last-failure.log'})") and "\n" not in text
@@ -178,13 +179,13 @@ def test_what_a_compiler_refuses_is_one_line_with_its_log(options, tmp_path: Pat
 )
 def test_a_chip_that_fails_is_no_compiler_that_does(options, step: str, error: Exception, kind: type) -> None:
     with pytest.raises(kind):
-        Way(options(), **{step: error}).launch(kernels.transpose, X)
+        Way(options(), **{step: error}).launch(TRANSPOSE, X)
 
 
 def test_operands_that_a_kernel_refuses_are_refused_before_anything_is_compiled(options) -> None:
     way = Way(options())
     with pytest.raises(KernelError, match=r"^transpose on trn2: .*\(2, 3, 1\)"):
-        way.launch(kernels.transpose, X[:, :, None])
+        way.launch(TRANSPOSE, X[:, :, None])
     with pytest.raises(KernelError, match=r"^bias_activation: its argument parameters contains a list"):
         way.launch(kernels.bias_activation, X, X[:1], activation="clip", parameters=[0.0])
     assert not way.steps
@@ -224,6 +225,6 @@ def test_a_refused_kernel_is_compiled_in_other_ways(way: str, hows: list[str], o
     monkeypatch.setattr(neff, "python_command", lambda module, function: [sys.executable, "-S", "-E", "-c", program])
     backend = Way(options())
     monkeypatch.setattr(backend, "way", way)
-    attempts = backend.compile_otherwise(kernels.transpose, X)
+    attempts = backend.compile_otherwise(TRANSPOSE, X)
     assert [attempt.how for attempt in attempts] == hows
     assert [attempt.error for attempt in attempts] == ["error: [NCC_X] no"] * (len(hows) - 1) + [None]
