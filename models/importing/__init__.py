@@ -21,7 +21,7 @@ from ..outputs import Output
 from ..tensor_file import read_table
 from .box_heads import FoundBoxes, find_head, note_on_tables, note_on_values
 from .box_spec import BoxSpec, parse_boxes
-from .box_units import fit_to_values
+from .box_units import fit_to_values, with_code
 from .builder import MAX_NAME, BuiltOutput
 from .class_values import are_classes, fit_to_scores, leading_output, note_on_features, true_notes
 from .map_outputs import WHOLE_PICTURES, as_map, is_channels_last, looks_like_map, note_on_maps
@@ -213,15 +213,6 @@ def _find_boxes(
     return None
 
 
-def _notes_on_boxes(found: FoundBoxes, labels: tuple[str, ...] | None) -> list[str]:
-    """Return notes about the guesses made for a detector."""
-    head = found.outputs[0].output.boxes
-    notes = [found.note] if found.note else []
-    if head is not None and head.ended and labels is None and "classes" not in found.spec.fields:
-        notes.append(f"the classes are assumed to be {head.classes} (--labels, or --boxes {found.spec.name},classes=N)")
-    return notes
-
-
 class _Meaning(NamedTuple):
     """The outputs of a graph (the primary one first), its inputs, the known properties, and notes on boxes.
 
@@ -261,7 +252,7 @@ def _decide_outputs(
         labels = properties.labels if exporter is None else exporter.names
         found = _find_boxes(outputs, source, spec, labels)
     if found is not None:
-        notes = _notes_on_boxes(found, properties.labels)
+        notes = found.notes(properties.labels)
         if spec is not None:
             return _Meaning(found.outputs, source, properties, notes)
         # The kind was guessed, so use the usual preprocessing for that kind.
@@ -348,6 +339,8 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         return _import_onnx(path, graph, properties, replace(options, output_kind="classes"))
     if network.output.kind == "classes" and options.output_kind in (None, "classes"):
         network = replace(network, output=fit_to_scores(network.output, names[0], values, options.output_kind is None))
+    if exporter is not None and exporter.has_all_rows:
+        network = replace(network, output=with_code(network.output, outputs[0].shape, values, source.input))
     notes = (*true_notes(notes, network.output), *comparison.notes)
     if meaning.guessed is not None:
         again = _settled(meaning, comparison, options)

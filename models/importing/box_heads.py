@@ -19,6 +19,7 @@ LEAST_BOXES = 100  # fewest rows for which a table with separate scores is read 
 LEAST_ROWS = 16  # fewest rows of a table that may contain boxes
 MAX_CHOSEN = 1000  # maximum number of boxes that an end-to-end network may select
 GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # strides of the YOLO grids, in pixels
+_YOLO_APART = BoxSpec({**BOX_KINDS["ssd"].fields, "unit": "pixels", "background": False}, name="yolo")
 _BOXES = ("box", "loc", "reg")  # parts of the names of outputs that contain boxes
 
 
@@ -29,6 +30,16 @@ class FoundBoxes:
     outputs: list[BuiltOutput]
     spec: BoxSpec
     note: str = ""
+
+    def notes(self, labels: tuple[str, ...] | None) -> list[str]:
+        """Return notes about the guesses made for a detector with these labels."""
+        head = self.outputs[0].output.boxes
+        notes = [self.note] if self.note else []
+        if head is not None and head.ended and labels is None and "classes" not in self.spec.fields:
+            notes.append(
+                f"the classes are assumed to be {head.classes} (--labels, or --boxes {self.spec.name},classes=N)"
+            )
+        return notes
 
 
 def find_head(
@@ -154,6 +165,11 @@ class Guess:
     outputs: list[BuiltOutput] | None = None
 
 
+def _cells(size: tuple[int, int], strides: Sequence[int]) -> int:
+    """Return the number of cells of a grid."""
+    return sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in strides)
+
+
 def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
     """Recognise a YOLO network with one row per grid cell (v8 and X) or three, one per prior (v5)."""
     tables = [built.shape for built in outputs if len(built.shape) == 2]
@@ -161,7 +177,7 @@ def _grids(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
         return None
     rows, columns = tables[0]
     for strides in GRIDS:
-        cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in strides)
+        cells = _cells(size, strides)
         guesses: list[tuple[bool, Guess]] = [
             (columns == cells and rows > 4, Guess(BOX_KINDS["yolov8"])),
             (rows == 3 * cells and columns > 5, Guess(BOX_KINDS["yolov5"])),
@@ -178,7 +194,7 @@ def _with_parts(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: i
     """Recognise Ultralytics' networks as torch.onnx exports them: the table of boxes, followed by its components
     (distances and scores of all cells) and the feature maps. The number of scores shows what else the table contains.
     """
-    cells = sum(math.ceil(size[0] / stride) * math.ceil(size[1] / stride) for stride in GRIDS[0])
+    cells = _cells(size, GRIDS[0])
     table, *rest = outputs
     parts = [built.shape[0] for built in rest if len(built.shape) == 2 and built.shape[1] == cells]
     if len(table.shape) != 2 or table.shape[1] != cells or len(parts) < 2 or parts[0] % 4:
@@ -211,7 +227,12 @@ def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
     count = BoxHead(**retinaface.fields).box_count(*size)
     if sorted(built.shape[1] for built in same) == [2, 10] and count == boxes[0].shape[0]:
         return Guess(retinaface)
-    if len(tables) == 2 and len(same) == 1 and same[0].shape[1] > 1 and boxes[0].shape[0] >= LEAST_BOXES:
+    if len(tables) != 2 or len(same) != 1:
+        return None
+    per_cell = {anchors * _cells(size, strides) for strides in GRIDS for anchors in (1, 3)}
+    if boxes[0].shape[0] in per_cell and min(size) >= GRIDS[0][-1]:
+        return Guess(_YOLO_APART)
+    if same[0].shape[1] > 1 and boxes[0].shape[0] >= LEAST_BOXES:
         return Guess(BOX_KINDS["ssd"])
     return None
 

@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ..boxes import BoxHead
+from ..checks import Shape
 from ..errors import ModelError
+from ..inputs import ImageInput, Input
+from ..outputs import Output
 from .box_heads import GRIDS
 
 LARGEST_FRACTION = 2.0  # the median is below this for fractions of the image's sides, and above it for pixels
 LEAST_ORDERED = 0.9  # minimum share of boxes whose first corner is above and to the left of the second
 LARGEST_OFFSET = 4.0  # the median is below this for centres relative to their cell, in cells, and above it for pixels
-LEAST_CORRELATION = 0.5  # between the middles of boxes and their cells; those of other tables are unrelated
+LEAST_CORRELATION = 0.3  # between the middles of boxes and their cells; those of other tables are unrelated
 LARGEST_EXCESS = 0.02  # probabilities are in the range from 0 to 1, apart from the rounding of 8-bit files
 _CLOSE = 1e-3
 
@@ -51,7 +54,7 @@ def fit_to_values(
         return None
     is_fraction = float(np.median(np.abs(numbers))) < LARGEST_FRACTION
     head = dataclasses.replace(head, unit="fraction" if is_fraction else "pixels")
-    if head.code == "centre" and not is_fraction and _are_corners(numbers, size):
+    if head.code == "centre" and not is_fraction and _code_of(numbers, size) == "corners":
         head = dataclasses.replace(head, code="corners")
     if not head.scores_from and not _follow_cells(numbers, head.code, size):
         return None
@@ -78,8 +81,26 @@ def _decoded(head: BoxHead, boxes: np.ndarray) -> BoxHead:
     return dataclasses.replace(head, code="centre", unit="pixels", strides=())
 
 
-def _are_corners(numbers: np.ndarray, size: tuple[int, int]) -> bool:
-    """Return True if rows of four numbers, one for each cell of a grid, are corners instead of centres and sizes.
+def with_code(output: Output, shape: Shape, values: np.ndarray | None, source: Input) -> Output:
+    """Return an output of boxes with the code indicated by its values [examples, ...], which may be unknown; `shape` is
+    that of one example, and `source` is the network's input."""
+    if output.boxes is None or values is None or not isinstance(source, ImageInput):
+        return output
+    head = fit_code(output.boxes, values[0].reshape(shape), (source.height, source.width))
+    return dataclasses.replace(output, boxes=head)
+
+
+def fit_code(head: BoxHead, rows: np.ndarray, size: tuple[int, int]) -> BoxHead:
+    """Return a head of a grid of boxes with the code, corners or centre, that the values of one example indicate."""
+    if head.angle:
+        return head
+    table = rows if head.layout == "rows" else rows.T
+    return dataclasses.replace(head, code=_code_of(table[:, head.columns.box].astype(np.float32), size) or head.code)
+
+
+def _code_of(numbers: np.ndarray, size: tuple[int, int]) -> str:
+    """Return whether rows of four numbers, one for each cell of a grid, are "corners" or "centre" and size, or an empty
+    string if they do not belong to a grid.
 
     Each box of a grid is centred near its cell. If the numbers are corners, the middle of the two corners is closer
     to the cell than the first corner is.
@@ -87,8 +108,9 @@ def _are_corners(numbers: np.ndarray, size: tuple[int, int]) -> bool:
     for origins, sides in _grids(len(numbers), size):
         low, high = numbers[:, :2], numbers[:, 2:]
         distances = [float(np.median(np.abs(at - origins - sides / 2) / sides)) for at in (low, (low + high) / 2)]
-        return bool((low <= high).all(axis=1).mean() >= LEAST_ORDERED and distances[1] < distances[0] / 2)
-    return False
+        are_ordered = (low <= high).all(axis=1).mean() >= LEAST_ORDERED
+        return "corners" if are_ordered and distances[1] < distances[0] / 2 else "centre"
+    return ""
 
 
 def _follow_cells(numbers: np.ndarray, code: str, size: tuple[int, int]) -> bool:

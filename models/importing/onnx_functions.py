@@ -11,7 +11,7 @@ from .onnx_tensors import MAX_RANK
 if TYPE_CHECKING:
     import onnx
 
-MAX_NODES = 10_000
+MAX_NODES = 50_000
 MISSING = ("Erfc",)  # operators that tf2onnx copies from TensorFlow: Keras's exact GELU uses Erfc
 
 

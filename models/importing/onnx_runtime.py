@@ -342,6 +342,10 @@ def _tolerance(imported: ImportedGraph) -> float:
     """Return the maximum difference from the file, relative to the largest output."""
     if any(note.startswith(WHOLE_NUMBERS) for note in imported.notes):
         return WHOLE_TOLERANCE
+    names = {name for node in imported.part.nodes for name in node.inputs}
+    constants = imported.graph.constants
+    if any(constants[name].dtype == np.float16 for name in names & constants.keys()):
+        return TOLERANCES["float16"]  # even if its inputs and outputs are float32
     return TOLERANCES.get(imported.source.parts[0].dtype.name, 1e-3)
 
 

@@ -65,8 +65,10 @@ class UltralyticsFile:
             kind = BOX_KINDS["rtdetr"]
         elif self.is_end_to_end and self.has_all_rows:
             kind = BoxSpec({"layout": "rows", "code": code, "suppress": False})
+        elif self.has_all_rows:  # before the suppression of overlaps, which compares corners
+            kind = BoxSpec({**BOX_KINDS["yolov8"].fields, "code": code})
         else:
-            kind = BOX_KINDS["yolov8" if self.has_all_rows or not self.selects_boxes else "yolo26"]
+            kind = BOX_KINDS["yolo26" if self.selects_boxes else "yolov8"]
         fields: dict[str, Any] = {**kind.fields, "classes": len(self.names)}
         if self.task == "obb":
             fields |= {"code": "centre", "angle": True}

@@ -45,6 +45,16 @@ def test_other_sizes_have_other_grids():
     assert kind_and_head([("out", (3 * with_64, 8))], (320, 480))[0] == "yolov5"
 
 
+@pytest.mark.parametrize("anchors", [1, 3])
+def test_boxes_of_a_grid_beside_their_scores_are_those_of_yolo(anchors):
+    """As YOLOv7 with --include-nms and YOLO-NAS: fitted into the picture, without a score for the background."""
+    rows = anchors * 8400
+    found = find_head(built(("classes", (rows, 4)), ("boxes", (rows, 80))), (640, 640), None, None)
+    head = found.outputs[0].output.boxes
+    assert (found.spec.pictures.resize_mode, head.classes, head.background, head.unit) == ("pad", 80, False, "pixels")
+    assert kind_and_head([("boxes", (rows + 1, 4)), ("scores", (rows + 1, 80))])[0] == "ssd"
+
+
 def test_pictures_smaller_than_a_cell_have_no_grids():
     assert kind_and_head([("out", (4, 6))], size=(4, 6)) is None
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_chain import Chain, checked
 from trninfer.models.boxes import BoxHead
-from trninfer.models.importing.box_units import fit_to_values
+from trninfer.models.importing.box_units import fit_code, fit_to_values
 
 HEAD = BoxHead(2, "rows", "corners", scores_from="scores", background=True)
 PLAIN = BoxHead(2, "columns", "centre")
@@ -61,6 +61,25 @@ def test_boxes_of_cells_are_corners_or_centres(head: BoxHead, code: str) -> None
     rows = np.concatenate([*boxes, random.uniform(0, 1, (len(first), 3))], axis=1)
     found = fit_to_values(head, [("boxes", rows if head.layout == "rows" else rows[:, :-1].T)], (64, 96))
     assert found is not None and (found.code, found.unit) == (code, "pixels")
+
+
+@pytest.mark.parametrize("code", ["corners", "centre"])
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+def test_the_code_of_a_grid_follows_from_the_values(code: str, layout: str) -> None:
+    """Ultralytics' exporter writes corners before the suppression of overlaps, and otherwise centres."""
+    random = np.random.default_rng(0)
+    first, sides = BoxHead(1, "rows", "cells", strides=(8, 16, 32)).grid(64, 96)
+    before, after = random.uniform(0, 6, (2, len(first), 2)) * sides
+    low, high = first + sides / 2 - before, first + sides / 2 + after
+    rows = np.concatenate([low, high] if code == "corners" else [(low + high) / 2, high - low], axis=1)
+    rows = np.concatenate([rows, random.uniform(0, 1, (len(first), 2))], axis=1)
+    for guess in ("corners", "centre"):
+        head = BoxHead(2, layout, guess)
+        table = rows if layout == "rows" else rows.T
+        assert fit_code(head, table, (64, 96)).code == code
+        assert fit_code(head, table, (64, 64)).code == guess
+    oriented = BoxHead(1, "rows", "centre", angle=True)
+    assert fit_code(oriented, rows, (64, 96)) == oriented
 
 
 def test_offsets_are_no_corners() -> None:

@@ -6,11 +6,12 @@ import math
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_chain import Chain
 from trninfer.models.errors import ModelError
 from trninfer.models.importing import Comparison, ImportOptions, import_network, onnx_file, onnx_runtime, onnx_tensors
@@ -83,6 +84,17 @@ def test_differences_larger_than_usual_rounding_are_noted(
     imported = import_network(chain.save(tmp_path))
     assert imported.comparison.passed
     assert any("of the largest output, which is more than rounding" in note for note in imported.notes) == noted
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_weights_of_half_precision_differ_by_more(dtype: type, tmp_path: Path) -> None:
+    """Ultralytics' half=True and ONNX Runtime's converter keep inputs and outputs in float32."""
+    chain = Chain(6)
+    chain.weights.append(numpy_helper.from_array(np.ones((6, 4), dtype), "w"))
+    chain.add("Cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    chain.add("MatMul", "w")
+    chain.add("Cast", to=TensorProto.FLOAT)
+    assert compared(chain, tmp_path).tolerance == onnx_runtime.TOLERANCES[np.dtype(dtype).name]
 
 
 def test_scores_are_compared_before_the_softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
