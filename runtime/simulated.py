@@ -117,14 +117,14 @@ class SimulatedBackend:
 
 
 class FasterBackend:
-    """Times launches as if a resource were `factor` times as fast, by rescheduling the launches that `backend` timed.
+    """Times launches as if a resource were twice as fast, by rescheduling the launches that `backend` timed.
 
     The backend must keep timelines. The time of a launch is not divided among its layers.
     """
 
-    def __init__(self, backend: SimulatedBackend, resource: str, times: float = 2.0) -> None:
+    def __init__(self, backend: SimulatedBackend, resource: str) -> None:
         self.info = backend.info
-        self._backend, self._resource, self._times = backend, resource, times
+        self._backend, self._resource = backend, resource
 
     def launch(self, kernel: Any, *arrays: np.ndarray, **parameters: Any) -> LaunchResult:
         """Not implemented, because a hypothetical machine computes nothing."""
@@ -134,7 +134,7 @@ class FasterBackend:
         """Return the time with the faster resource, computed from shapes only."""
         result = self._backend.time(kernel, *specs, **parameters)
         assert isinstance(result.timeline, simulator.Run)  # set because the backend keeps timelines
-        latency = result.timeline.what_if(self._resource, self._times)
+        latency = result.timeline.what_if(self._resource)
         launch = None if result.launch is None else replace(result.launch, latency_us=latency)
         layers = {name: replace(layer, latency_us=0.0) for name, layer in result.layers.items()}
         return replace(result, time=replace(result.time, latency_us=latency), launch=launch, layers=layers)

@@ -31,13 +31,6 @@ class Unsupported(TrninferError, ValueError):  # noqa: N818 (a finding, after wh
     user."""
 
 
-class OutOfSbuf(Unsupported):
-    """Raised if a launch requires more on-chip memory than is available.
-
-    It may fit with fewer images per pass, more bands or spilled values.
-    """
-
-
 @dataclass(frozen=True, order=True)
 class NodeId:
     """The stable identifier of a node.

@@ -43,7 +43,7 @@ from ..emission.owners import owners_of
 from ..emission.warmup import is_cold, zeros_of
 from ..emission.weight_loads import placed, weight_loads
 from ..emission.weights import Sizes, WeightLayout, bias_numbers, columns_of, loads_of, numbers_of
-from ..graph.graph import Graph, OutOfSbuf, Unsupported
+from ..graph.graph import Graph, Unsupported
 
 BANDS = (1, 4, 16, 64)  # numbers of bands to try for a large operation, of which only one band is simulated
 ENOUGH_PIXELS = 2048  # beyond this many pixels, the time of an operation is proportional to the number of images
@@ -118,8 +118,8 @@ class CostModel:
     def walk(self, program: Program, layout: WeightLayout) -> Cost:
         """Simulate a launch and return its cost.
 
-        Raises OutOfSbuf if the launch requires more memory than the target has, and Unsupported if elements are
-        farther apart than the maximum stride of an instruction.
+        Raises Unsupported if the launch requires more memory than the target has, or if elements are farther apart than
+        the maximum stride of an instruction.
         """
         graph = layout.graph
         images = round_up(program.pictures, program.packed)
@@ -226,9 +226,7 @@ class CostModel:
                 program=program,
                 **operands,
             )
-        except simulator.CapacityError as error:
-            raise OutOfSbuf(str(error)) from None
-        except simulator.AccessPatternError as error:
+        except (simulator.CapacityError, simulator.AccessPatternError) as error:
             raise Unsupported(str(error)) from None
 
     @staticmethod
@@ -287,7 +285,7 @@ class _SingleOperation:
         return max(self._operation.rows * self._operation.columns, math.prod(self._node.before[1:]))
 
     def check_fits(self, images: int, bands: int, usable: int) -> None:
-        """Raise OutOfSbuf if the value of the operation, or a band of it, exceeds `usable` bytes of an SBUF partition.
+        """Raise Unsupported if the operation's value, or a band of it, exceeds `usable` bytes of an SBUF partition.
 
         Without this check, the error would occur only at the end of a simulation.
         """
@@ -298,7 +296,7 @@ class _SingleOperation:
         elements = len(self._graph.heights((self._number,))) * operation.rows * operation.columns
         needed = elements * itemsize * images // bands
         if needed > usable:
-            raise OutOfSbuf(f"a value needs {needed} bytes of an SBUF partition; {usable} are available")
+            raise Unsupported(f"a value needs {needed} bytes of an SBUF partition; {usable} are available")
 
     @property
     def _sizes(self) -> Sizes:

@@ -19,7 +19,7 @@ from ..decisions import Choice, Decisions, Kind
 from ..emission.bands import BandPlan, can_band, is_by_row
 from ..emission.emit import BAND_UNIT, band_rows
 from ..emission.schedule import Region, Schedule, region_choice, regions_of
-from ..graph.graph import Graph, Node, OutOfSbuf
+from ..graph.graph import Graph, Node, Unsupported
 from ..passes.choose_forms import COMBINED_BYTES
 from ..passes.split_means import is_of_whole_image
 from ..pipeline import LaunchPlan
@@ -36,7 +36,7 @@ def make_smaller(
 ) -> tuple[Decisions, list[Choice]]:
     """Return decisions that reduce the SBUF usage of a launch with one image per pass, and a list of rejected choices.
 
-    Raises OutOfSbuf if nothing is left to try.
+    Raises Unsupported if nothing is left to try.
     """
     needed, fullest = footprint.peak
     number, graph, decisions = _reader(plan, fullest), plan.graph, plan.decisions
@@ -56,7 +56,7 @@ def make_smaller(
             new_decisions = decisions.without(*PLACED).having(Choice(Kind.SPLIT_MEANS))
         if new_decisions is not None:
             return new_decisions, []
-    raise OutOfSbuf(
+    raise Unsupported(
         f"layer {node.name!r} ({node.kind}) needs {needed // 1024} KiB of an SBUF partition; "
         f"{budget_bytes // 1024} are available"
     )

@@ -8,7 +8,7 @@ from lowered import ALL, decide, nanoseconds, pipeline_of
 from random_networks import conv, ending_in_dense, model_of
 from trninfer.lowering.decisions import Choice, Decisions, Kind
 from trninfer.lowering.emission.schedule import StageOf, scaled
-from trninfer.lowering.graph.graph import OutOfSbuf, Unsupported
+from trninfer.lowering.graph.graph import Unsupported
 from trninfer.lowering.search import search as searching
 from trninfer.lowering.search.cost_model import MOST_PRICED, Cost, CostModel
 from trninfer.lowering.search.search import Search
@@ -142,15 +142,11 @@ def test_stages_are_scaled_to_one_image_at_least() -> None:
     assert scaled(stages, 2, 1) == decide(stages=[StageOf(2, 2)], at_once=18)
 
 
-def test_a_launch_that_exceeds_sbuf_although_its_footprint_does_not_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reason", ["too little SBUF", "too far apart"])
+def test_a_launch_that_cannot_be_simulated_is_refused(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example, it exceeds SBUF although its estimated footprint does not."""
     search = search_of(1)
-    monkeypatch.setattr(search._cost_model, "walk", Mock(side_effect=OutOfSbuf("too little SBUF")))
+    monkeypatch.setattr(search._cost_model, "walk", Mock(side_effect=Unsupported(reason)))
     assert not search.try_out(staged(1)) and search.best is None
-    with pytest.raises(Unsupported, match="too little SBUF"):
+    with pytest.raises(Unsupported, match=reason):
         search.find([staged(1)])
-
-
-def test_a_launch_whose_strides_are_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    search = search_of(1)
-    monkeypatch.setattr(search._cost_model, "walk", Mock(side_effect=Unsupported("too far apart")))
-    assert not search.try_out(staged(1)) and str(search.reason) == "too far apart"
