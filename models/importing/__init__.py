@@ -340,7 +340,7 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
     if network.output.kind == "classes" and options.output_kind in (None, "classes"):
         network = replace(network, output=fit_to_scores(network.output, names[0], values, options.output_kind is None))
     if exporter is not None and exporter.has_all_rows:
-        network = replace(network, output=with_code(network.output, outputs[0].shape, values, source.input))
+        network = replace(network, output=with_code(network.output, outputs[0].shape, values))
     notes = (*true_notes(notes, network.output), *comparison.notes)
     if meaning.guessed is not None:
         again = _settled(meaning, comparison, options)

@@ -11,12 +11,12 @@ import numpy as np
 from ..boxes import BoxHead
 from ..checks import Shape
 from ..errors import ModelError
-from ..inputs import ImageInput, Input
 from ..outputs import Output
 from .box_heads import GRIDS
 
 LARGEST_FRACTION = 2.0  # the median is below this for fractions of the image's sides, and above it for pixels
 LEAST_ORDERED = 0.9  # minimum share of boxes whose first corner is above and to the left of the second
+MOST_ORDERED = 0.5  # maximum share of centres and sizes that have the order of two corners
 LARGEST_OFFSET = 4.0  # the median is below this for centres relative to their cell, in cells, and above it for pixels
 LEAST_CORRELATION = 0.3  # between the middles of boxes and their cells; those of other tables are unrelated
 LARGEST_EXCESS = 0.02  # probabilities are in the range from 0 to 1, apart from the rounding of 8-bit files
@@ -54,7 +54,7 @@ def fit_to_values(
         return None
     is_fraction = float(np.median(np.abs(numbers))) < LARGEST_FRACTION
     head = dataclasses.replace(head, unit="fraction" if is_fraction else "pixels")
-    if head.code == "centre" and not is_fraction and _code_of(numbers, size) == "corners":
+    if head.code == "centre" and not is_fraction and _are_corners(numbers, size):
         head = dataclasses.replace(head, code="corners")
     if not head.scores_from and not _follow_cells(numbers, head.code, size):
         return None
@@ -81,36 +81,38 @@ def _decoded(head: BoxHead, boxes: np.ndarray) -> BoxHead:
     return dataclasses.replace(head, code="centre", unit="pixels", strides=())
 
 
-def with_code(output: Output, shape: Shape, values: np.ndarray | None, source: Input) -> Output:
+def with_code(output: Output, shape: Shape, values: np.ndarray | None) -> Output:
     """Return an output of boxes with the code indicated by its values [examples, ...], which may be unknown; `shape` is
-    that of one example, and `source` is the network's input."""
-    if output.boxes is None or values is None or not isinstance(source, ImageInput):
+    that of one example."""
+    if output.boxes is None or values is None:
         return output
-    head = fit_code(output.boxes, values[0].reshape(shape), (source.height, source.width))
-    return dataclasses.replace(output, boxes=head)
+    return dataclasses.replace(output, boxes=fit_code(output.boxes, values[0].reshape(shape)))
 
 
-def fit_code(head: BoxHead, rows: np.ndarray, size: tuple[int, int]) -> BoxHead:
-    """Return a head of a grid of boxes with the code, corners or centre, that the values of one example indicate."""
+def fit_code(head: BoxHead, rows: np.ndarray) -> BoxHead:
+    """Return a head whose boxes are corners, or centres and sizes, if nearly all of the rows can only be that."""
     if head.angle:
         return head
-    table = rows if head.layout == "rows" else rows.T
-    return dataclasses.replace(head, code=_code_of(table[:, head.columns.box].astype(np.float32), size) or head.code)
+    numbers = (rows if head.layout == "rows" else rows.T)[:, head.columns.box]
+    are_ordered = (numbers[:, :2] <= numbers[:, 2:]).all(axis=1).mean()
+    have_sizes = (numbers[:, 2:] >= 0).all(axis=1).mean()
+    if are_ordered >= LEAST_ORDERED:
+        return dataclasses.replace(head, code="corners")
+    if have_sizes >= LEAST_ORDERED and are_ordered <= MOST_ORDERED:
+        return dataclasses.replace(head, code="centre")
+    return head
 
 
-def _code_of(numbers: np.ndarray, size: tuple[int, int]) -> str:
-    """Return whether rows of four numbers, one for each cell of a grid, are "corners" or "centre" and size, or an empty
-    string if they do not belong to a grid.
+def _are_corners(numbers: np.ndarray, size: tuple[int, int]) -> bool:
+    """Return True if rows of four numbers, one for each cell of a grid, are corners instead of centres and sizes.
 
-    Each box of a grid is centred near its cell. If the numbers are corners, the middle of the two corners is closer
-    to the cell than the first corner is.
+    The boxes of a grid are close to their cells: the middle of the corners is closer than the first corner.
     """
     for origins, sides in _grids(len(numbers), size):
         low, high = numbers[:, :2], numbers[:, 2:]
         distances = [float(np.median(np.abs(at - origins - sides / 2) / sides)) for at in (low, (low + high) / 2)]
-        are_ordered = (low <= high).all(axis=1).mean() >= LEAST_ORDERED
-        return "corners" if are_ordered and distances[1] < distances[0] / 2 else "centre"
-    return ""
+        return bool((low <= high).all(axis=1).mean() >= LEAST_ORDERED and distances[1] < distances[0] / 2)
+    return False
 
 
 def _follow_cells(numbers: np.ndarray, code: str, size: tuple[int, int]) -> bool:
