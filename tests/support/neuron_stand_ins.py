@@ -5,7 +5,8 @@ The processes that the backend starts load the packages from PYTHONPATH.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from caches import empty_cache
 from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_cache import CompileCache
+from trninfer.runtime.neuron.compile_only import CompileOnlyBackend, open_compile_only
 from trninfer.runtime.neuron.compiled import RunOptions
 from trninfer.runtime.neuron.device import DeviceArray
 
@@ -76,6 +78,17 @@ def noting_options(notes: list[str], folder: Path | None, **options) -> RunOptio
     """Return options for few timed calls, with a cache in a folder; all messages are appended to `notes`."""
     given = {"cache": CompileCache(folder, notes.append), "warmup": 1, "iterations": 2, **options}
     return RunOptions(**{"progress": notes.append, "warn": notes.append, **given})
+
+
+@contextmanager
+def compile_only(monkeypatch: pytest.MonkeyPatch, target: str, processes: int) -> Iterator[CompileOnlyBackend]:
+    """Open the backend that only compiles, with the stand-ins for the compiler."""
+    forget_variables(monkeypatch)
+    use_packages(monkeypatch, environment.NRT)
+    monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRT: []})
+    backend = open_compile_only(target, RunOptions(), processes=processes)
+    yield backend
+    backend.close()
 
 
 def matrix(*shape: int, dtype=np.float32) -> np.ndarray:

@@ -41,3 +41,12 @@ def gather(a, rows, skip=False):
     out = nl.ndarray(tile.shape, a.dtype, nl.shared_hbm)
     nl.store(out, tile)
     return out
+
+
+@nki.jit
+def pick(a, at):
+    """Return the tile of `a` whose index is in `at`."""
+    index = nl.load(at)
+    out = nl.ndarray(a.shape[1:], a.dtype, nl.shared_hbm)
+    nisa.dma_copy(out, a.select(0, index))
+    return out

@@ -18,20 +18,25 @@ from trninfer.models.importing import import_network, onnx_file
 BYTES = vgg(1).model().SerializeToString()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_a_corrupt_file_is_a_model_error_or_a_network(data: st.DataObject, tmp_path: Path) -> None:
-    raw = bytearray(BYTES)
-    for _ in range(data.draw(st.integers(1, 4))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path / "m.onnx"
-    path.write_bytes(raw[: data.draw(st.integers(0, 2 * len(raw)))])
+def assert_error_or_network(content: bytes, folder: Path) -> None:
+    """Import a file, which must be a network or raise an error of one line."""
+    path = folder / "m.onnx"
+    path.write_bytes(content)
     try:
         imported = import_network(path)
     except ModelError as error:
         assert "\n" not in str(error)
     else:
         assert imported.network.layers
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_corrupt_file_is_a_model_error_or_a_network(data: st.DataObject, tmp_path: Path) -> None:
+    raw = bytearray(BYTES)
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    assert_error_or_network(bytes(raw[: data.draw(st.integers(0, 2 * len(raw)))]), tmp_path)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -63,14 +68,7 @@ def test_a_graph_with_anything_anywhere_is_a_model_error_or_a_network(data: st.D
             weight.dims.extend(data.draw(st.sampled_from([[], [1], [1, 1]])))
         else:
             weight.data_type = data.draw(st.integers(0, 24))
-    path = tmp_path / "m.onnx"
-    path.write_bytes(model.SerializeToString())
-    try:
-        imported = import_network(path)
-    except ModelError as error:
-        assert "\n" not in str(error)
-    else:
-        assert imported.network.layers
+    assert_error_or_network(model.SerializeToString(), tmp_path)
 
 
 def test_files_that_are_no_model(tmp_path: Path) -> None:

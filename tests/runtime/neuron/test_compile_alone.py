@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from neuron_stand_ins import forget_variables, use_packages
+from neuron_stand_ins import compile_only
 from trninfer import kernels
-from trninfer.runtime.neuron import environment
 from trninfer.runtime.neuron.compile_alone import CompileReport, Estimate
-from trninfer.runtime.neuron.compile_only import CompileOnlyBackend, open_compile_only
-from trninfer.runtime.neuron.compiled import RunOptions
+from trninfer.runtime.neuron.compile_only import CompileOnlyBackend
 from trninfer.runtime.neuron.errors import CompileError
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -20,12 +18,8 @@ EXECUTOR, NIR = "executor that does nothing", "compile_kernel_to_nir and compile
 
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileOnlyBackend]:
-    forget_variables(monkeypatch)
-    use_packages(monkeypatch, environment.NRT)
-    monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRT: []})
-    opened = open_compile_only("trn2", RunOptions(), processes=1)
-    yield opened
-    opened.close()
+    with compile_only(monkeypatch, "trn2", 1) as backend:
+        yield backend
 
 
 def report_of(backend: CompileOnlyBackend) -> CompileReport:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from neuron_stand_ins import forget_variables, use_packages
+from neuron_stand_ins import compile_only
 from trninfer import kernels
 from trninfer.runtime.backend import ArraySpec, BackendUnavailable, KernelError
 from trninfer.runtime.neuron import environment
@@ -21,12 +21,8 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileOnlyBackend]:
-    forget_variables(monkeypatch)
-    use_packages(monkeypatch, environment.NRT)
-    monkeypatch.setattr(environment, "missing_packages", lambda: {environment.NRT: []})
-    opened = open_compile_only("trn3", RunOptions(), processes=2)
-    yield opened
-    opened.close()
+    with compile_only(monkeypatch, "trn3", 2) as backend:
+        yield backend
 
 
 def test_what_is_launched_is_compiled_once_and_computed_here(backend: CompileOnlyBackend) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, indices
+from small_kernels import pick
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError
 from trninfer.simulator.instructions.core import NeuronCore, running
@@ -26,14 +27,6 @@ def squares(a, count):
         row = nl.ndarray((1, a.shape[1]), a.dtype)
         nisa.dma_copy(row, a[i])
         nisa.dma_copy(out.select(0, i), nl.square(row))
-    return out
-
-
-@nki.jit
-def pick(a, at):
-    index = nl.load(at)
-    out = nl.ndarray(a.shape[1:], a.dtype, nl.shared_hbm)
-    nisa.dma_copy(out, a.select(0, index))
     return out
 
 

@@ -1,6 +1,5 @@
 """Views at addresses known only at run time, and reinterpreted views."""
 
-import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
@@ -8,16 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nki_tensors import counted, in_hbm, indices, on, tile
+from small_kernels import pick
 from trninfer import simulator
 from trninfer.simulator import NkiValidationError, OutOfBoundsError
-
-
-@nki.jit
-def pick(a, at):
-    index = nl.load(at)
-    out = nl.ndarray(a.shape[1:], a.dtype, nl.shared_hbm)
-    nisa.dma_copy(out, a.select(0, index))
-    return out
 
 
 def test_an_inherited_offset_counts_in_the_new_dtype():
