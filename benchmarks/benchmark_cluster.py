@@ -111,9 +111,8 @@ def _tell(run: Run, alone: Run | None) -> Run:
     text += f" ({1000 * run.processor / run.pictures:5.1f} ms of processor each)"
     text += f", idle {idle:4.0%}, waited {run.waiting / run.seconds:4.0%}"
     if alone is not None:
-        text += (
-            f": {run.rate / alone.rate:.2f} times one process, {run.free_rate / alone.free_rate:.2f} without waiting"
-        )
+        text += f": {run.rate / alone.rate:.2f} times as fast as one process"
+        text += f", {run.free_rate / alone.free_rate:.2f} times without waiting"
         saved = 1 / alone.free_rate - 1 / run.free_rate  # seconds per picture
         if saved > 0:
             text += f"; faster in total from {max(0.0, run.starting - alone.starting) / saved:.0f} pictures on"

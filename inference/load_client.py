@@ -35,7 +35,7 @@ _NUMPY = {
     "BOOL": "?", "UINT8": "u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "INT8": "i1", "INT16": "<i2",
     "INT32": "<i4", "INT64": "<i8", "FP16": "<f2", "FP32": "<f4", "FP64": "<f8",
 }  # fmt: skip
-_WIDEST = 8  # maximum number of bytes of a number
+_WIDEST = 8  # bytes of the widest datatype
 _MOST_AXES = 32
 
 

@@ -138,6 +138,6 @@ class MapLabels:
         void = VOID if image.mode in ("P", "L", "1") else 0xFFFF
         wrong = (right >= self._classes) & (right != void)
         if wrong.any():
-            known = f"one of the model's {self._classes}, nor {void} (none)"
-            raise InputError(f"its map {file}: class {right[wrong][0]} is not {known}")
+            allowed = f"0 to {self._classes - 1}, and {void} for no class"
+            raise InputError(f"its map {file}: class {right[wrong][0]} is out of range; allowed: {allowed}")
         return right

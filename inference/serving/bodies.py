@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
-BODIES_AT_ONCE = 8  # number of maximum-size bodies in memory, over all requests
+BODIES_AT_ONCE = 8  # limit on the memory for all bodies, in bodies of the maximum size
 _DIGITS = 18  # maximum number of digits of a Content-Length
 CLIENT_GONE = 499  # status used only in the log, since the client has disconnected
 

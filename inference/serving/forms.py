@@ -1,4 +1,7 @@
-"""Extract files from the body of a request: the files of a form, or the body itself. Nothing is written to disk."""
+"""Extract the files of a form from the body of a request; any other body is a single file.
+
+Nothing is written to disk.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ class _InMemory(MultiPartParser):
 
 
 def files_of(body: bytes, content_type: str, most: int) -> list[tuple[str, bytes]]:
-    """Return the files in a body with their names: the files of a form, or the body itself.
+    """Return the files in a body with their names: the files of a form, or the whole body as a single file.
 
     Raises ProtocolError if there are none, if there are more than `most`, or if the form is malformed.
     """

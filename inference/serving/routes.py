@@ -193,7 +193,10 @@ async def infer(request: Request, name: str, version: str = VERSION) -> Response
 
 @_own.post("/classify")
 async def classify(request: Request, top_k: int | None = None, model: str | None = None) -> Response:
-    """Classify pictures: the body itself, or the files of a form; `model` selects one of several."""
+    """Classify pictures, sent as the body of the request or as the files of a form.
+
+    If the server has several models, `model` selects one by name.
+    """
     server = _server(request) if model is None else _model(request, model, VERSION)
     network = server.network
     if not isinstance(network.input, ImageInput) or network.input.preprocess == "none":
@@ -216,7 +219,10 @@ async def detect(
     max_detections: int = MAX_DETECTIONS,
     model: str | None = None,
 ) -> Response:
-    """Find the objects in pictures: the body itself, or the files of a form; `model` selects one of several."""
+    """Find the objects in pictures, sent as the body of the request or as the files of a form.
+
+    If the server has several models, `model` selects one by name.
+    """
     server = _server(request) if model is None else _model(request, model, VERSION)
     _check_finds(server, "/detect", "boxes")
     try:
@@ -231,9 +237,10 @@ async def detect(
 
 @_own.post("/segment")
 async def segment(request: Request, maps: bool = False, model: str | None = None) -> Response:
-    """Find the area of each class in pictures: the body itself, or the files of a form; `model` selects one of several.
+    """Find the area of each class in pictures, sent as the body of the request or as the files of a form.
 
-    With `maps`, each prediction has `map_png`: the class of each pixel as a palette PNG, in base64.
+    If the server has several models, `model` selects one by name. With `maps`, each prediction has `map_png`: the class
+    of each pixel as a palette PNG, in base64.
     """
     server = _server(request) if model is None else _model(request, model, VERSION)
     _check_finds(server, "/segment", "a class for each pixel")

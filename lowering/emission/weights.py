@@ -206,10 +206,10 @@ def _pixel_products(node: Node) -> int:
 
 
 def made_on_chip(form: Form, tiles: int) -> list[bool]:
-    """Return, for each output tile, whether its weights are stored as numbers of each channel.
+    """Return, for each output tile, whether its weights are stored as numbers per channel instead of matrices.
 
-    This is true for two out of three tiles in `Form.MADE`, for which the chip creates diagonal matrices from a number
-    for each tap, and for all tiles of elementwise forms, with a number for each factor.
+    This is true for two out of three tiles in `Form.MADE`, whose diagonal matrices the chip creates from one number per
+    channel and tap, and for all tiles of elementwise forms, which multiply by one number per channel and factor.
     """
     return [form.is_elementwise or (form is Form.MADE and tile % 3 > 0) for tile in range(tiles)]
 

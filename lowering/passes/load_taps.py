@@ -34,7 +34,7 @@ class LoadInput(Pass):
 
 
 class LoadTaps(Pass):
-    """Loads a small image of few channels, with the columns of the filter as channels."""
+    """Loads a small image with few channels, with the columns of the filter as channels."""
 
     name = "load_taps"
     needs = ("load_input", "pad_channels", "pack_rows", "split_phases", "split_means")
@@ -65,7 +65,7 @@ def load_input(graph: Graph) -> Graph:
 
 
 def load_taps(graph: Graph) -> Graph:
-    """Load a small image of few channels, with the columns of the filter as channels."""
+    """Load a small image with few channels, with the columns of the filter as channels."""
     first = graph.nodes[0]
     operation = first.operation.convolved
     if operation is None or not graph.from_host or graph.readers(LAUNCH_INPUT) != [(0, 0)]:

@@ -127,7 +127,7 @@ def has_packed_expansions(graph: Graph) -> bool:
 
 
 def _is_split(node: Node) -> bool:
-    """True if a node is a pooled convolution of few channels, which becomes a convolution and a pool."""
+    """True if a node is a pooled convolution with few channels, which becomes a convolution and a pool."""
     convolution = node.operation.convolved
     return (
         convolution is not None
@@ -315,7 +315,7 @@ def _can_compute(graph: Graph, packed: dict[int, int], number: int, is_expanded:
 
 def _can_be_read(graph: Graph, packed: dict[int, int], number: int, is_expanded: bool) -> bool:
     readers = [n for n, _ in graph.readers(number)]
-    # each row begins at a partition from which engines can write
+    # each row begins at a partition at which engines can start to write
     blanks = is_expanded or graph.nodes[number].operation.channels in (QUARTER, HALF)
 
     def is_one_row(n: int) -> bool:

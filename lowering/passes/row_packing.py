@@ -72,7 +72,8 @@ class RowPacking:
         if number not in self.halvings:
             return range(rows)
         source, channels = self.graph.nodes[number].sources[0][0], self.graph.nodes[number].operation.channels
-        are_few = rows <= PARTITIONS // QUARTER and channels % QUARTER > 0  # `_in_groups` zeroes no rows of these
+        # in this case, `_in_groups` sets no rows to zero
+        are_few = rows <= PARTITIONS // QUARTER and channels % QUARTER > 0
         if self.halvings[number] or are_few or (self.is_halved(number) and self.rows[source] > rows):
             return range(1)
         if self.is_halved(number):

@@ -15,8 +15,8 @@ ACTIVATIONS = ("identity", "sigmoid")  # activations that take one instruction p
 
 
 class _Pieces(NamedTuple):
-    """Values to concatenate: the first column of each, keyed by layer, and the layers that are computed together with
-    them."""
+    """The values to concatenate: the first column of each value, keyed by its layer, and the other layers that the
+    concatenation computes."""
 
     starts: dict[str, int]
     merged: tuple[str, ...]

@@ -46,7 +46,7 @@ def convolution(builder: GraphBuilder, layer: Conv2d) -> None:
 
 def _gathers_first(builder: GraphBuilder, layer: Conv2d, pixels: int, is_depthwise: bool) -> bool:
     """True if a convolution that computes `pixels` becomes possible, or requires fewer columns of matmuls, once its
-    input channels are rearranged. Tiles of few channels each require separate matmuls."""
+    input channels are rearranged. Every tile requires separate matmuls, even if it has few channels."""
     source, shape = builder.places[layer.inputs[0]], builder.shapes[layer.inputs[0]]
     read, fewest = len(builder.heights(source)), ceil_div(shape[0], PARTITIONS)
     taps = math.prod(layer.kernel_size)

@@ -18,7 +18,7 @@ LARGEST_FRACTION = 2.0  # the median is below this for fractions of the image's 
 LEAST_ORDERED = 0.9  # minimum share of boxes whose first corner is above and to the left of the second
 MOST_ORDERED = 0.5  # maximum share of centres and sizes that have the order of two corners
 LARGEST_OFFSET = 4.0  # the median is below this for centres relative to their cell, in cells, and above it for pixels
-LEAST_CORRELATION = 0.3  # between the middles of boxes and their cells; those of other tables are unrelated
+LEAST_CORRELATION = 0.3  # minimum correlation between the centres of boxes and of their cells; other tables have none
 LARGEST_EXCESS = 0.02  # probabilities are in the range from 0 to 1, apart from the rounding of 8-bit files
 _CLOSE = 1e-3
 
@@ -45,7 +45,7 @@ def fit_to_values(
     if not _are_scored(head, table):
         return None
     if head.code == "cells":
-        if 0 <= numbers.min() <= numbers.max() <= 1:  # all of them, although logarithms of sizes are of any sign
+        if 0 <= numbers.min() <= numbers.max() <= 1:  # logarithms of sizes would include negative numbers
             return None
         head = _decoded(head, numbers)
     if head.code not in ("corners", "centre") or head.ended:
@@ -140,12 +140,13 @@ def _grids(count: int, size: tuple[int, int]) -> Iterator[tuple[np.ndarray, np.n
 def _with_kind_of(head: BoxHead, scores: np.ndarray) -> BoxHead:
     """Return a head with the kind of its separate scores [boxes, scores].
 
-    Rows that add up to 1 are probabilities with a background, and other numbers from 0 to 1 are independent.
+    If every row adds up to 1, the scores are probabilities, one of them for the background; other scores from 0 to 1
+    are independent probabilities.
     """
     if scores.min() < -_CLOSE or scores.max() > 1 + _CLOSE:
         return dataclasses.replace(head, scores="softmax" if head.background else "logits")
     has_background = bool(np.abs(scores.sum(axis=1) - 1).max() < _CLOSE)
     try:
         return dataclasses.replace(head, background=has_background, classes=scores.shape[1] - has_background)
-    except ModelError:  # a single score, for the background
+    except ModelError:  # the only score would be that of the background
         return head

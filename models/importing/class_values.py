@@ -24,7 +24,7 @@ def leading_output(built: BuiltOutput, graph: Graph, kind: str | None) -> Output
     if _are_named_chances(built, graph):
         return Output("classes", "softmax")
     is_raw = built.output.scores == "raw"
-    are_distances = any(node.op == "ArgMin" for node in graph.nodes)  # the label is the smallest, as of KMeans
+    are_distances = any(node.op == "ArgMin" for node in graph.nodes)  # the answer is the smallest value, as in KMeans
     if _are_regressions(built, graph) or (is_raw and (are_distances or _are_features(built))):
         return Output("values")
     return built.output

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_MADE = 1 << 24  # maximum number of elements stored while folding, or twice that of the file if larger
-MAX_WORK = 24  # most elements computed, in multiples of that limit; standardising weights takes a dozen steps
+MAX_WORK = 24  # maximum number of elements computed, relative to that limit; standardising weights takes a dozen steps
 
 # Operators that are pure functions of their inputs. Random numbers, loops and operators with side effects are excluded.
 _ELEMENTWISE = """

@@ -31,7 +31,7 @@ AT_ONCE = 1 << 24  # maximum number of elements per run, if it contains more tha
 LEAST_COMPARED = 1e-6  # smaller values may be rounding errors
 LEAST = 1 << 10  # minimum number of elements assumed per layer and example
 MAX_RANDOM = 1 << 22  # number of random elements generated for an input; longer inputs repeat them
-TOGETHER = 3  # number of inputs in a batch that a file of an open batch is run with
+TOGETHER = 3  # batch size with which a file is run if it does not fix one
 KEPT = 3  # number of examples whose outputs are kept
 EXAMPLES = ((16, 1 << 33), (3, 1 << 35))  # (number of examples, maximum number of multiply-accumulates)
 
@@ -251,7 +251,8 @@ def _rejected(error: Exception) -> RejectedError:
 def _check_separate(
     imported: ImportedGraph, file: _File, arrays: Sequence[np.ndarray], separate: Sequence[Sequence[np.ndarray]]
 ) -> None:
-    """Raise RejectedError if a file of an open batch computes other outputs for a batch than for each of its inputs.
+    """Raise RejectedError if a file with a variable batch size computes other outputs for a batch than for each of its
+    inputs.
 
     `arrays` contains the inputs of the batch, and `separate` the values computed for each of them alone. A file that
     cannot run a batch, such as one with fixed reshapes, is accepted.

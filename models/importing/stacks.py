@@ -74,7 +74,7 @@ class _Stacks:
 
     def multiply_parts(self, name: str) -> None:
         """Multiply each part of a stack by its own gate, instead of multiplying all channels by a single gate. Gates
-        are computed by convolutions of one pixel."""
+        are computed by convolutions of 1x1 images."""
         product = self.layers[name]
         if not isinstance(product, Combine) or product.operation != "multiply" or product.activation != "identity":
             return

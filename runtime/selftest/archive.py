@@ -135,8 +135,8 @@ def read_archive(path: Path) -> list[ArchivedKernel]:
     kernels = [kernel for run in _runs(path) for kernel in _kernels_of(run)]
     if not kernels:
         raise ArchiveError(
-            f"{path}: it contains no kernel with AWS's estimate or a measured time; create one on a chip, or with "
-            "trninfer doctor --selftest --compile-only"
+            f"{path}: it contains neither AWS's estimate nor a measured time for any kernel; create one on a chip, or "
+            "with trninfer doctor --selftest --compile-only"
         )
     return kernels
 

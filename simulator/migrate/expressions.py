@@ -89,7 +89,7 @@ class Expressions:
         return Container(tensors[0] if are_tensors and len(set(tensors)) == 1 else Tensor() if are_tensors else None)
 
     def generic(self, node: ast.expr) -> Result:
-        """Rewrite the subexpressions of an expression that itself has the same meaning in NKI 0.7."""
+        """Rewrite the subexpressions of an expression that does not itself change in NKI 0.7."""
         outer, self.target = self.target, ""
         host = self._host
         if isinstance(node, ast.Call) and self.ctx.names.dotted(node.func).startswith("numpy"):

@@ -18,7 +18,7 @@ def named_products(tree: ast.FunctionDef, names: Names) -> dict[ast.stmt, ast.Ca
     """Find products that are added to a tensor in PSUM through a name that is not read anywhere else.
 
     In `part = nisa.nc_matmul(x, y); acc += part`, the product accumulates in PSUM, just as in
-    `acc += nisa.nc_matmul(x, y)`. Both statements are mapped to the product.
+    `acc += nisa.nc_matmul(x, y)`. The result maps both statements to the call of `nc_matmul`.
     """
     in_psum = _in_psum(tree, names)
     loads = Counter(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not is_stored(n))

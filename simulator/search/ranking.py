@@ -190,7 +190,7 @@ def _key(kernel: Any, arrays: tuple[Any, ...], target: str, options: dict[str, A
 def _try(
     variant: tuple[str, Any, dict[str, Any]], arrays: tuple[Any, ...], target: str, wanted: Any, tolerance: float
 ) -> Ranked:
-    """Run a variant (name, kernel, parameters). Any exception is recorded as its problem."""
+    """Run a variant (name, kernel, parameters). If it raises an exception, the result states the problem."""
     name, kernel, options = variant
     try:
         launch = run(kernel, *arrays, target=target, functional=wanted is not None, **options)

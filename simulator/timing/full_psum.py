@@ -1,9 +1,9 @@
 """Find kernels that wait for banks of PSUM while small tiles occupy whole banks, and predict the gain from packing.
 
 A tile in PSUM starts at a bank boundary, so eight tiles fill PSUM, however small they are (buffers.py). Attention
-kernels are an example: each transposed square of weights takes a quarter of a bank. A kernel can write several results
-to one tile of a whole bank, and copy them together. To compute the gain, the program is scheduled again with tiles that
-share banks.
+kernels are an example: each transposed 128x128 block of weights takes a quarter of a bank. A kernel can write several
+results to one tile of a whole bank, and copy them together. To compute the gain, the program is scheduled again with
+tiles that share banks.
 """
 
 from __future__ import annotations

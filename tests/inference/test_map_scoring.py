@@ -45,7 +45,7 @@ def test_what_is_wrong_with_a_map(folder: Path) -> None:
     assert labels.read("other.jpg", (2, 2)) is None
     with pytest.raises(InputError, match="2x2 pixels, but the picture has 3x2"):
         labels.read("grey.jpg", (3, 2))
-    with pytest.raises(InputError, match="class 2 is not one of the model's 2, nor 255"):
+    with pytest.raises(InputError, match="class 2 is out of range; allowed: 0 to 1, and 255"):
         labels.read("grey.jpg", (2, 2))
     with pytest.raises(InputError, match="the mode is RGB"):
         labels.read("colours.jpg", (2, 2))

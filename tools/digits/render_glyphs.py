@@ -107,7 +107,7 @@ FURTHER_FONTS = ("AR PL UKai", "Kouzan Mouhitsu", "Nanum Brush", "Nanum Myeongjo
 # Letters and other characters that people are likely to try.
 COMMON = "AEFHKMNRTWXYadefhkmnptwxy$%&*+=?@^~"
 
-# Flips and rotations that turn a digit into a non-digit: mirrored, upside down, or on either side.
+# Flips and rotations that turn a digit into a non-digit: mirrored, upside down, or turned by 90 degrees.
 TURNS: dict[int, tuple[Image.Transpose, ...]] = {
     2: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),
     3: (Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270),

@@ -96,7 +96,7 @@ def _gather_nd(importer: Importer, node: Node) -> None:
 
 
 def _lines(entries: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-    """Return the entries of each axis if they form a grid, such as the pixels of an image enlarged to the nearest."""
+    """Return the entries of each axis if they form a grid, as in nearest-neighbour resizing of an image."""
     grid = entries[0].shape
     if not 1 < len(grid) == len(entries):
         return None

@@ -31,8 +31,10 @@ def _indices(importer: Importer, node: Node) -> np.ndarray:
         raise ModelError("its reduction is not supported")
     if importer.is_open and importer.data(node).batched:
         if node.inputs[1] in importer.literals:
-            raise ModelError("assigns to the first input of a batch of any size; export the network for a batch of one")
-        importer.doubt = "its assignments to a batch of any size may leave out some of its inputs"
+            raise ModelError(
+                "assigns to the first input of a batch, whose size is not fixed; export the network for a batch of one"
+            )
+        importer.doubt = "its assignments to a batch, whose size is not fixed, may leave out some of its inputs"
     return indices
 
 

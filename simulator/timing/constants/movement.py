@@ -25,7 +25,7 @@ MOVEMENT: dict[str, Row] = {
         fitted(
             32,
             "instructions",
-            "maximum distance of the compiler's order ahead of the first waiting instruction of an engine",
+            "number of instructions, from the first waiting one of an engine, among which the compiler reorders",
             *(f"o{row}" for row in range(12, 18)),
         ),
     ),
@@ -243,8 +243,8 @@ MOVEMENT: dict[str, Row] = {
         measured(
             1024,
             "B",
-            "minimum number of adjacent bytes in one channel: 128 elements of 8 B are as slow as of 4 B, 128 of "
-            "256 B are not",
+            "minimum number of adjacent bytes in one channel: 128 elements of 8 B are as slow as "
+            "128 of 4 B, but 128 of 256 B are not",
         ),
     ),
     "least_element": same_on_trn3(

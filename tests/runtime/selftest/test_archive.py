@@ -68,5 +68,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "text.zip").write_text("no zip")
     with pytest.raises(ArchiveError, match="not an archive of trninfer"):
         compare_archive(tmp_path / "text.zip")
-    with pytest.raises(ArchiveError, match="it contains no kernel with AWS's estimate or a measured time"):
+    with pytest.raises(ArchiveError, match="it contains neither AWS's estimate nor a measured time for any kernel"):
         compare_archive(write_archive(tmp_path / "a.zip", run_of()))

@@ -81,7 +81,7 @@ def test_assignment_to_the_first_of_any_number_of_inputs_is_refused(op: str, tmp
     indices = np.array([[[0, 0], [0, 1]]]) if op == "ScatterND" else np.broadcast_to([1, 2], (1, 4, 2))
     updates = np.ones((1, 2, 5) if op == "ScatterND" else (1, 4, 2), np.float32)
     chain.add(op, chain.constant(indices), chain.constant(updates), **({} if op == "ScatterND" else {"axis": 2}))
-    with pytest.raises(ModelError, match="assigns to the first input of a batch of any size"):
+    with pytest.raises(ModelError, match="assigns to the first input of a batch, whose size is not fixed"):
         import_network(chain.save(tmp_path))
 
 
