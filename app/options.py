@@ -78,7 +78,8 @@ LncOption = Annotated[
 EightBitsOption = Annotated[
     EightBitLayers,
     typer.Option(
-        "--eight-bits", help="With float8_e4m3: layers that may use 8 bits, all or all except the first and the last."
+        "--eight-bits",
+        help="With float8_e4m3: which layers may use 8 bits: inner means all except the first and the last.",
     ),
 ]
 CalibrateOption = Annotated[

@@ -137,7 +137,7 @@ def slower_with_twice(kernel: Kernel) -> Iterator[Violation]:
 
 RULES: Mapping[str, Callable[[Kernel], Iterator[Violation]]] = {
     "bfloat16 is slower than float32 by more than 5 %": slower_in_bfloat16,
-    "one more row or column makes it 5 % faster, or slower by 10 % more than its share": wrong_with_one_more,
+    "one more row or column makes it 5 % faster, or slower by more than 10 % and its own time": wrong_with_one_more,
     "more work makes it faster": faster_with_more_work,
     "a resource twice as fast makes it slower by more than 2 %": slower_with_twice,
 }

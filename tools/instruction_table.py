@@ -45,7 +45,7 @@ def _rules(declaration: Declaration) -> str:
     sentences = [" ".join((inspect.getdoc(rule) or "").split()) for rule in declaration.rules]
     if declaration.together:
         first, second = declaration.together
-        sentences.append(f"{first} and {second} are not both in PSUM.")
+        sentences.append(f"{first} and {second} must not both be in PSUM.")
     if declaration.source:
         sentences.append(f"({declaration.source})")
     return " ".join(text for text in sentences if text)
@@ -54,7 +54,7 @@ def _rules(declaration: Declaration) -> str:
 def _cost(declaration: Declaration) -> str:
     """Return the method of `Costs` and its operands."""
     if not declaration.cost:
-        return "what it moves" if declaration.engines[0].name == "dma" else "by engine and size"
+        return "transfer" if declaration.engines[0].name == "dma" else "by engine and size"
     method, *operands = declaration.cost
     by = ", ".join(f"`{name}`" for name in operands if name in declaration.operands)
     return method.replace("_", " ") + (f": {by}" if by else "")

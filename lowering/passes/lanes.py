@@ -1,4 +1,4 @@
-"""How a value whose rows are packed is stored: its groups of rows, and their order along the partitions."""
+"""The storage of a value whose rows are packed: its groups of rows, and their order along the partitions."""
 
 from __future__ import annotations
 

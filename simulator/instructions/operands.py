@@ -199,7 +199,7 @@ class Operator(Operand):
     def limits(self) -> str:
         if self.allowed != tuple(ALU):
             return shown_operators(self.allowed)
-        bits = ", on integers where it is bitwise" if self.bits_of else ""
+        bits = " (bit operators only on integers)" if self.bits_of else ""
         return f"an {'arithmetic' if self.arithmetic else 'ALU'} operator{' of two inputs' * self.binary}{bits}"
 
 
