@@ -78,7 +78,7 @@ class Option:
     """One possible answer to a question: replacements for nodes of the graph.
 
     `value`: the value of the choice; None for the default. `gain`: the minimum speedup over the default for which the
-    option is chosen.
+    option is chosen. Costs of options are compared after multiplication by it.
     """
 
     value: Any

@@ -28,12 +28,12 @@ class CheapestOptions:
         best, *others = question.options
         if question.is_end and self._images > 1:
             return best
-        default, least = self._cost(question, best), math.inf
+        least = self._cost(question, best)
         for option in others:
             if question.choice(option) not in self._refused:
                 cost = self._cost(question, option)
-                if cost < least and cost < default / option.gain:
-                    best, least = option, cost
+                if cost < least / option.gain:
+                    best, least = option, cost * option.gain
         if best is not question.options[0]:
             self.made.append(question.choice(best))
         return best
