@@ -325,7 +325,8 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         network=network,
         tensors=tensors,
         names=names,
-        notes=notes,
+        mixes_inputs=walk.importer.mixes_inputs,
+        is_quantized=walk.importer.is_quantized,
         map_is_last=is_channels_last(outputs[0], source.input),
     )
     comparison = _compare(imported_graph, options.unchecked)

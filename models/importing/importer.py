@@ -24,8 +24,6 @@ MOVES_AXES = (
     "Unsqueeze",
 )  # they determine `View.place` themselves
 
-MIXES = "mixes the inputs of a batch"  # text of a note
-
 
 class Importer:
     """Access to the inputs and outputs of operators. The methods raise ModelError for unsupported values."""
@@ -47,6 +45,8 @@ class Importer:
         self.batch = batch or 1  # size of the batch axis, or 1 if it is not fixed
         self.is_open = batch is None  # True if the file does not fix the size of the batch axis
         self.doubt = ""  # why the import is accepted only if it is compared with ONNX Runtime
+        self.mixes_inputs = False  # True if a node of the file computes an input from others of the batch
+        self.is_quantized = False  # True if the file rounds to integers, which the network does not
         self.opset = opset
         self.readers: Mapping[str, Sequence[Node]] = {}  # the nodes that read each value
         self.values: set[str] = set()  # layers known to compute values, not scores
@@ -204,7 +204,8 @@ class Importer:
 
     def own_batch(self, view: View, node: Node) -> View:
         """Return the view of `single`, and add a note that the node mixes the inputs of a batch in the file."""
-        self.note(f"{node} {MIXES}; each input is computed as a separate batch")
+        self.mixes_inputs = True
+        self.note(f"{node} mixes the inputs of a batch; each input is computed as a separate batch")
         return self.single(view)
 
     def describe(self, view: View) -> str:

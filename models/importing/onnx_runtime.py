@@ -15,13 +15,11 @@ from ..golden import OutputRun, run_network
 from ..inputs import ImageInput, PartInput, SeveralInputs
 from ..layers import Softmax
 from ..network import Network
-from .importer import MIXES
 from .onnx_cut import Cut
 from .onnx_file import Graph, cut
 from .onnx_functions import MISSING
 from .onnx_input import GraphSource, SourcePart
 from .onnx_scales import output_scale
-from .operators.quantized import NOTE as WHOLE_NUMBERS
 from .scores import LARGEST_BIAS
 
 # Limits of the comparison, which would otherwise take minutes or unexpectedly much memory.
@@ -105,7 +103,8 @@ class ImportedGraph:
     network: Network
     tensors: Mapping[str, np.ndarray]
     names: tuple[str, ...]  # names of the network's outputs in the file
-    notes: tuple[str, ...] = ()
+    mixes_inputs: bool = False  # a node of the file computes an input from others of the batch
+    is_quantized: bool = False  # the file rounds to integers, which the network does not
     map_is_last: bool = False  # in the file, the class axis of a map comes after the rows and columns
 
 
@@ -136,7 +135,7 @@ def compare(imported: ImportedGraph) -> Comparison:
         return Comparison(reason)
     count = -(-_affordable(imported.network) // batch) * batch
     generator = np.random.default_rng(0)
-    is_open = imported.source.fixed_batch is None and not any(MIXES in note for note in imported.notes)
+    is_open = imported.source.fixed_batch is None and not imported.mixes_inputs
     together = TOGETHER if is_open and not _too_large(imported.network, TOGETHER) else 1
     examples = [_random(part, max(count, together), generator) for part in imported.source.parts]
     arrays = [array[:count] for array in examples]
@@ -341,7 +340,7 @@ def _affordable(network: Network) -> int:
 
 def _tolerance(imported: ImportedGraph) -> float:
     """Return the maximum difference from the file, relative to the largest output."""
-    if any(note.startswith(WHOLE_NUMBERS) for note in imported.notes):
+    if imported.is_quantized:
         return WHOLE_TOLERANCE
     names = {name for node in imported.part.nodes for name in node.inputs}
     constants = imported.graph.constants

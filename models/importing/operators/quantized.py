@@ -19,12 +19,15 @@ from ..view import View
 from . import activations, normalization, pooling, rearranging
 from .convolution import convolve, dense
 
-NOTE = "the int8 network is dequantised and computed in floating point, without its integer rounding"
+
+def _omit_rounding(importer: Importer) -> None:
+    importer.is_quantized = True
+    importer.note("the int8 network is dequantised and computed in floating point, without its integer rounding")
 
 
 def _range(importer: Importer, view: View, scale: np.ndarray | None, zero: np.ndarray | None) -> View:
     """Return a view clipped to the range that its integer type represents with the given scale and zero point."""
-    importer.note(NOTE)
+    _omit_rounding(importer)
     if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
         raise ModelError("an activation with one scale per channel is not supported")
     kind = np.dtype(np.uint8) if zero is None else zero.dtype
@@ -155,7 +158,7 @@ def _concat(importer: Importer, node: Node) -> None:
 
 def _dynamic(importer: Importer, node: Node) -> None:
     """Convert dynamic quantisation by returning the data unchanged, with scale 1 and zero point 0."""
-    importer.note(NOTE)
+    _omit_rounding(importer)
     importer.give(node, importer.data(node))
     importer.give(node, np.float32(1).reshape(()), 1)
     importer.give(node, np.uint8(0).reshape(()), 2)
