@@ -42,6 +42,11 @@ def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
         return Result(f"{ex.ctx.nl}.shared_constant({ex.rewrite(keywords['constant']).text})", Tensor("hbm"))
     if op.endswith("_like"):
         return _like(ex, op, keywords)
+    return _shaped(ex, op, keywords)
+
+
+def _shaped(ex: Expressions, op: str, keywords: dict[str, ast.expr]) -> Result:
+    """Rewrite a call that creates a tensor of a given shape, in a given memory."""
     region, placed = _region(ex, keywords.get("buffer"))
     if placed:
         ex.ctx.add(
@@ -53,10 +58,8 @@ def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     extents, blocks = _extents(ex, keywords["shape"])
     value = ex.rewrite(keywords["fill_value"]).text if op == "full" else VALUES.get(op)
     if blocks and extents is not None and kind != "hbm":
-        return _blocks(ex, extents, blocks, dtype, kind, None if is_accumulator else value)
-    if extents is not None and len(extents) == 1 and kind != "hbm":
-        extents = [*extents, "1"]
-    shape = tuple(extents) if extents is not None else None
+        return _blocks(ex, _tile(extents[blocks:]), blocks, dtype, kind, None if is_accumulator else value)
+    shape = None if extents is None else tuple(extents) if kind == "hbm" else _tile(extents)
     arguments = [shape_text(shape) if shape is not None else ex.rewrite(keywords["shape"]).text]
     arguments += [str(value)] if op == "full" else []
     arguments += [f"dtype={dtype}"] if dtype else []
@@ -122,12 +125,13 @@ def _extents(ex: Expressions, shape: ast.expr) -> tuple[list[str] | None, int]:
     return extents, blocks
 
 
-def _blocks(ex: Expressions, extents: list[str], blocks: int, dtype: str, region: str, value: str | None) -> Result:
+def _tile(extents: list[str]) -> tuple[str, ...]:
+    """Return the shape of a tile, which has at least two dimensions."""
+    return (*extents, "1") if len(extents) == 1 else tuple(extents)
+
+
+def _blocks(ex: Expressions, shape: tuple[str, ...], blocks: int, dtype: str, region: str, value: str | None) -> Result:
     """Return a dictionary of tiles, each filled with `value` if given."""
-    inner = extents[blocks:]
-    if len(inner) == 1:
-        inner = [*inner, "1"]
-    tile = ", ".join(inner)
     filled = f", value={value}" if value is not None else ""
-    text = f"{ex.ctx.needs('TileBlocks')}({blocks}, ({tile}), {dtype}, {ex.ctx.nl}.{region}{filled})"
-    return Result(text, Tensor(region, dtype, tuple(inner), blocks))
+    text = f"{ex.ctx.needs('TileBlocks')}({blocks}, {shape_text(shape)}, {dtype}, {ex.ctx.nl}.{region}{filled})"
+    return Result(text, Tensor(region, dtype, shape, blocks))
