@@ -26,7 +26,7 @@ class Terminated(SystemExit):
 
 def exit_status(error: BaseException) -> int | None:
     """Return the exit status for an error that a user can cause, or None for a bug."""
-    if isinstance(error, (UsageError, OSError, MemoryError)):  # the last two: full disk or memory, missing file
+    if isinstance(error, (UsageError, OSError, MemoryError)):  # missing file, full disk, out of memory
         return BAD_USAGE
     # This is imported only after an error, because --help must not import NumPy.
     from ..models.errors import TrninferError

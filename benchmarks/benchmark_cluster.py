@@ -74,11 +74,11 @@ class Run(NamedTuple):
 def main() -> None:
     """Draw the pictures and measure the rates, or the memory use."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, help="how many (default 96; with --memory 20000)")
+    parser.add_argument("--pictures", type=int, help="number of pictures (default 96; with --memory 20000)")
     parser.add_argument("--batch-size", type=int, default=4, help="pictures per batch (default 4)")
-    parser.add_argument("--side", type=int, default=224, help="of the network's image, in pixels (default 224)")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="how many to try (default 1 2)")
-    parser.add_argument("--memory", action="store_true", help="watch the memory over two nodes instead")
+    parser.add_argument("--side", type=int, default=224, help="side of the network's image in pixels (default 224)")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="numbers of workers (default 1 2)")
+    parser.add_argument("--memory", action="store_true", help="measure the memory use on two nodes instead")
     parser.add_argument("--one", metavar="FOLDER", help=argparse.SUPPRESS)  # an independent process
     options = parser.parse_args()
     if options.one:

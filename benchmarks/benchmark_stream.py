@@ -78,8 +78,8 @@ def watch(command: list[str], count: int) -> Iterator[Sample]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=10_000, help="how many (default 10000; at least 100)")
-    parser.add_argument("--side", type=int, default=28, help="height and width of each in pixels (default 28)")
+    parser.add_argument("--pictures", type=int, default=10_000, help="number of pictures (default 10000; at least 100)")
+    parser.add_argument("--side", type=int, default=28, help="height and width of a picture in pixels (default 28)")
     parser.add_argument("--batch-size", type=int, default=16, help="pictures per batch (default 16)")
     options = parser.parse_args()
     count = max(100, options.pictures)

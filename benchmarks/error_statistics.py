@@ -29,7 +29,7 @@ def summarize(predicted: Sequence[float], measured: Sequence[float]) -> ErrorSum
     """Summarise the errors of predictions. Raises ValueError if there are none, or if the numbers of values differ."""
     if len(predicted) != len(measured) or not predicted:
         raise ValueError(
-            f"{len(predicted)} predictions for {len(measured)} measurements; both must be the same number, at least 1"
+            f"{len(predicted)} predictions for {len(measured)} measurements; the numbers must be equal and at least 1"
         )
     errors = [abs(percentage_error(p, m)) for p, m in zip(predicted, measured)]
     return ErrorSummary(len(errors), sum(errors) / len(errors), max(errors), rank_correlation(predicted, measured))

@@ -184,7 +184,7 @@ def main() -> None:
         print(f'    "{device}": {{' + ", ".join(f'"{kind}": {share}' for kind, share in errors.items()) + "},")
     print(f"DIFFERENCES = {differences(records)}")
     for kind, (within, count) in sorted(coverage_by_kind(records).items()):
-        print(f"{kind}: {within} of {count} rows within the error that other repositories give")
+        print(f"{kind}: {within} of {count} rows within the error derived from other repositories")
     print(coverage_line(records))
 
 

@@ -60,14 +60,14 @@ def words_of(each: Pass) -> str:
 def boxes() -> Iterator[Box]:
     """Yield the rows of the picture from top to bottom."""
     yield Box("layers", "a network as data (models/layers/)", "data")
-    yield Box("rules", "one operation or a few for each layer (lowering/rules/)", "pass")
-    yield Box("graph", "operations, what each reads, where its value is (lowering/graph/)", "data")
+    yield Box("rules", "one or a few operations for each layer (lowering/rules/)", "pass")
+    yield Box("graph", "operations, their operands and the memory of their values (lowering/graph/)", "data")
     for lowering_pass in all_passes(()):
         yield Box(lowering_pass.name, words_of(lowering_pass), "pass", _named(lowering_pass.kinds))
-    yield Box("lay_out_weights", "Assign weights and biases their places in two arrays (lowering/emission/)", "pass")
-    yield Box("emit", "Put operations into stages and bands of rows (lowering/emission/)", "pass", _named(LAST))
+    yield Box("lay_out_weights", "Assign positions in two arrays to weights and biases (lowering/emission/)", "pass")
+    yield Box("emit", "Divide operations into stages and bands of rows (lowering/emission/)", "pass", _named(LAST))
     yield Box("program", "hashable operations (kernels/program.py)", "data")
-    yield Box("run_network", "one kernel, a body for each operation (kernels/operations/)", "pass")
+    yield Box("run_network", "one kernel, with a body for each operation (kernels/operations/)", "pass")
 
 
 def _named(kinds: Sequence[Kind]) -> str:
@@ -107,8 +107,8 @@ def _box(box: Box, y: int) -> Iterator[str]:
 def _choice(y: int, height: int) -> Iterator[str]:
     """Yield the box of decisions, to the right of the passes that they control."""
     left, width = SIDE + 115, WIDTH - SIDE - 115 - LEFT
-    lines = "candidates that fit/are priced by the/simulator's clock/for the target; the/best are simulated,"
-    words = ["decisions", *f"{lines}/the fastest is/kept on disk".split("/")]
+    costs = "the costs of candidates/that fit are predicted/by the simulator for/the target; the best"
+    words = ["decisions", *f"{costs}/are simulated in full,/and the fastest is/cached on disk".split("/")]
     yield f'<rect class="choice" x="{left}" y="{y}" width="{width}" height="{height}" rx="5"/>'
     start = y + height // 2 - 8 * len(words)
     for number, text in enumerate(words):

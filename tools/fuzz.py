@@ -287,10 +287,10 @@ def fuzz(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz according to the arguments, and print counts and faults. Return 1 if there are faults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60, help="how long (default: 60)")
-    parser.add_argument("--runs", type=int, help="how many command lines, in place of --seconds")
+    parser.add_argument("--seconds", type=float, default=60, help="duration (default: 60)")
+    parser.add_argument("--runs", type=int, help="number of command lines, instead of --seconds")
     parser.add_argument("--seed", type=int, default=0, help="number of the first run (default: 0)")
-    parser.add_argument("--kind", choices=tuple(KINDS), action="append", help="what is damaged (default: all)")
+    parser.add_argument("--kind", choices=tuple(KINDS), action="append", help="kind of file to damage (default: all)")
     options = parser.parse_args(arguments)
     counts, faults = fuzz(options.seed, options.runs, options.seconds, options.kind or tuple(KINDS))
     for fault in faults:

@@ -213,7 +213,7 @@ def _differences(document: dict[str, Any], baseline: dict[str, Any]) -> Iterator
     """Yield a description of each difference between this benchmark run and the baseline, and whether it prevents a
     comparison."""
     if ("suite" in document) != ("suite" in baseline):
-        yield "one is of a suite, the other is not", True
+        yield "only one of them is of a suite", True
     pairs = [(key, document[key], baseline.get(key)) for key in ("latency_label", "model", "target", "dtype")]
     pairs += [(key, value, baseline["bench"].get(key)) for key, value in document["bench"].items()]
     # Suites define targets and dtypes, and kernels have no batch size. For these, runs that differ in target, dtype or

@@ -331,7 +331,7 @@ def _token(name: str) -> Callable[..., NkiTensor]:
     def function(*operands: Any) -> NkiTensor:
         raise NkiValidationError(f"nl.{name} is only an operator for instructions, not a function of tiles")
 
-    return _named(function, name, f"The operator {name} of instructions.")
+    return _named(function, name, f"The operator {name}, which instructions accept as `op`.")
 
 
 for _name, _operator in ALU.items():

@@ -303,7 +303,7 @@ def write(sets: Sets, tensors: Mapping[str, np.ndarray], training: Training) -> 
     metadata = {
         "trained_on": "UCI handwritten digits (scikit-learn's copy), first 11 of 14 forms, digits rendered in "
         f"{len(TRAINING_FAMILIES)} font families, and letters, scripts, pictograms, "
-        "drawings, parts of digits and rows of digits as what is none, distorted and badly lit",
+        "drawings, parts of digits and rows of digits as non-digits, distorted and badly lit",
         "accuracy": accuracy_metadata(scores),
         "refusals": json.dumps([{"on": on, "refused": count, "total": total} for on, count, total in parts]),
         "calibration": json.dumps(

@@ -240,7 +240,7 @@ class _Calls(ast.NodeVisitor):
         self.visit_all(node.orelse)
 
     def _has_no_turns(self, turns: ast.expr) -> bool:
-        """Return True for a range whose bounds are known and leave no turn."""
+        """Return True for a range that is known to be empty."""
         dotted = self._scope.external(turns.func) if isinstance(turns, ast.Call) else None
         if not isinstance(turns, ast.Call) or (dotted or "").rpartition(".")[2] not in RANGES or not turns.args:
             return False
@@ -330,7 +330,7 @@ class _Calls(ast.NodeVisitor):
         module, _, operator = dotted.rpartition(".")
         allowed = kind.names | (BYPASS if name in ("op0", "op1") else set())
         replacement = INSTEAD.get(operator, operator)
-        listed = f"use nl.{replacement}" if replacement in allowed else f"there are {', '.join(sorted(allowed))}"
+        listed = f"use nl.{replacement}" if replacement in allowed else f"allowed: {', '.join(sorted(allowed))}"
         if module == "numpy":
             self._scope.report(value, "old-dialect", f"{name}={dotted} is not an operator of nki.language: {listed}")
         elif module == "nki.language" and operator in self._scope.api.names[module] and operator not in allowed:
