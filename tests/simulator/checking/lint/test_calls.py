@@ -52,7 +52,7 @@ BROKEN = {
     ),
     "nisa.tensor_tensor(t, t, t, nl.add if n else nl.divide)": (
         "alu-operator",
-        "nki.isa.tensor_tensor takes no op=nl.divide: there are abs_max, abs_min, add, ",
+        "nki.isa.tensor_tensor takes no op=nl.divide: allowed: abs_max, abs_min, add, ",
     ),
     "nisa.tensor_reduce(t, nl.max, t, 1)": ("alu-operator", "nki.isa.tensor_reduce takes no op=nl.max: use nl.maximum"),
     "nisa.tensor_tensor(t, t, t, np.multiply)": (
@@ -61,7 +61,7 @@ BROKEN = {
     ),
     "nisa.activation(t, nl.maximum, t)": (
         "activation-function",
-        "nki.isa.activation takes no op=nl.maximum: there are abs, ",
+        "nki.isa.activation takes no op=nl.maximum: allowed: abs, ",
     ),
     "x = nl.divide(t, t)": (
         "not-on-chip",
