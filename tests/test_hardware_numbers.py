@@ -48,6 +48,7 @@ OTHERS = {
     ("lowering/search/placement.py", 128): "bands that an image may be cut into",
     ("runtime/measure/kernel_cases.py", 16384): "elements of a chunk of argmax and pooling",
     ("runtime/neuron/processes.py", 1.2): "the factor by which a pause grows",
+    ("lowering/passes/choose_forms.py", 1.2): "the speedup that justifies an elementwise form",
     ("simulator/profiles/ntff.py", 128): "bytes of the header of a file; the flag of a byte that another one follows",
     ("simulator/instructions/largest_eight.py", 16384): "the documented limit of the instruction",
 }
