@@ -71,14 +71,14 @@ def classify(
     layout of the model file, and pixels have channels last. The `input` of a prediction is the path, or the picture's
     number, counted from 0; if the network has several outputs, `outputs` contains all of them.
 
-    `model` is a bundled name, the path of a .safetensors file, or a loaded model. `dtype` is "float32", "bfloat16",
-    "float16" or "float8_e4m3" (docs/eight-bits.md); `target` is "trn1", "trn2" or "trn3" (with the same default as on
-    the command line), `backend` is "auto", "neuron" or "sim", and `top_k` is the maximum number of labels per
-    prediction. If `cores` is greater than 1, or `cluster` is the address of a Ray cluster, the batches are distributed
-    across worker processes (see docs/cluster.md; Ray requires the `cluster` extra). If `lnc` is 2, a launch runs on two
-    NeuronCores as one logical core (see docs/two-cores.md; not supported on trn1). `launches` is "network" for as few
-    launches as possible, or "layer". In float8_e4m3, `eight_bits` selects the layers that may use 8 bits, "inner" or
-    "all", and `calibrate` is a folder of pictures from which the scales are determined.
+    `model` is a bundled name, the path of a model file or of an ONNX file, or a loaded model. `dtype` is "float32",
+    "bfloat16", "float16" or "float8_e4m3" (docs/eight-bits.md); `target` is "trn1", "trn2" or "trn3" (with the same
+    default as on the command line), `backend` is "auto", "neuron" or "sim", and `top_k` is the maximum number of labels
+    per prediction. If `cores` is greater than 1, or `cluster` is the address of a Ray cluster, the batches are
+    distributed across worker processes (see docs/cluster.md; Ray requires the `cluster` extra). If `lnc` is 2, a launch
+    runs on two NeuronCores as one logical core (see docs/two-cores.md; not supported on trn1). `launches` is "network"
+    for as few launches as possible, or "layer". In float8_e4m3, `eight_bits` selects the layers that may use 8 bits,
+    "inner" or "all", and `calibrate` is a folder of pictures from which the scales are determined.
 
     If `labels` is given, the predictions are scored (`score` of the result). It is a folder with a subfolder for each
     label, a .csv, .tsv or .json file with names and labels, or a filename pattern such as "{label}-*.png".

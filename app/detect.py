@@ -77,7 +77,7 @@ class DetectOptions(TaskOptions):
     ] = "table"  # type: ignore[assignment]  # coco instead of parquet
     confidence: Annotated[
         float,
-        typer.Option("--confidence", parser=fraction, metavar="SHARE", help="Minimum confidence of a box."),
+        typer.Option("--confidence", parser=fraction, metavar="SHARE", help="Confidence that a box must exceed."),
     ] = 0.25
     iou: Annotated[
         float,

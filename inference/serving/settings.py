@@ -19,7 +19,7 @@ VERSION = "1"  # version of the served model as reported in the protocol
 class ServingSettings:
     """Options of a server; picklable. Raises ValueError for a value that is not allowed."""
 
-    model: str | os.PathLike[str] | Model = "digits-cnn"  # a bundled name, the path of a model file, or a loaded model
+    model: str | os.PathLike[str] | Model = "digits-cnn"  # a name, the path of a model or ONNX file, or a loaded model
     name: str = ""  # name of the model for clients; by default the stem of the file
     dtype: str = "float32"
     target: str | None = None

@@ -251,7 +251,7 @@ def _finish(target, sums, epilogue, problem):
     elif name in NEVER_DECREASE:
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(sums), axis=(3, 4))
         activate(target, reshaped(largest, target.shape), name, parameters, bias, scale)
-    else:  # the activation may not be monotonic, so that the largest sum may not have the largest activation
+    else:  # if the activation is not monotonic, the largest sum need not have the largest activation
         activated = nl.ndarray((count, rows, width), dtype=nl.float32, buffer=nl.sbuf)
         activate(activated, sums, name, parameters, bias, scale)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=_windows(activated), axis=(3, 4))

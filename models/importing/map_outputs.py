@@ -28,9 +28,10 @@ _NO_CLASSES = (*FEATURES, "heatmap", "predicted_depth", "alphas")  # parts of th
 def looks_like_map(importer: Importer, outputs: Sequence[BuiltOutput], source: Input) -> bool:
     """Return True if the first of the outputs looks like class scores for the pixels of an image.
 
-    Such an output has at least 2 channels, rows and columns in proportion to the image, and no final activation except
-    a softmax over the channels. Not a map: three channels with the size of the image (a picture), outputs of several
-    sizes (the levels of a detector), and outputs whose names state something else, such as "heatmaps".
+    Such an output ends in a softmax over its channels; or it has at least 2 channels, no final activation, and rows and
+    columns in proportion to the image, at least an eighth of them. Not a map: three channels with the size of the image
+    (a picture), outputs of several sizes (the levels of a detector), and outputs whose names state something else, such
+    as "heatmaps".
     """
     built = outputs[0]
     if not isinstance(source, ImageInput) or built.view is None or built.output.kind != "values":

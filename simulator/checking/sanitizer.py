@@ -362,7 +362,7 @@ class Sanitizer:
             self.findings.append(SanitizerFinding(kind, line, other, size, why))
 
 
-_FILLS = ("memset", "iota", "full")  # may be overwritten unread: tiles are often cleared first
+_FILLS = ("memset", "iota", "full")  # not reported if overwritten unread: kernels often clear tiles first
 _CUT_AT_WILL = (*_FILLS, "shared_identity_matrix")  # a kernel may also read only part of an identity matrix
 
 
