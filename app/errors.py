@@ -12,7 +12,6 @@ CHECK_FAILED = 1
 BAD_USAGE = 2
 NO_BACKEND = 3
 INTERRUPTED = 130
-TERMINATED = 143
 
 
 class UsageError(Exception):
