@@ -1,6 +1,7 @@
 """Choose the form of each convolution: the fastest form whose errors are permitted.
 
-3x3 filters may be combined for minimal filtering, and depthwise convolutions may be computed in groups of rows.
+3x3 filters may be combined for minimal filtering. Depthwise convolutions may be computed in groups of rows,
+elementwise, or with diagonal matrices that are created on the chip.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from .pack_taps import foresee_taps, loaded_taps
 
 COMBINED_BYTES = (28 * 1024, 12 * 1024)  # bytes of inputs combined together; two buffers of this size are live
 FEWEST_MADE = 49  # if a filter has fewer taps, loading its diagonals is faster than creating them
-MOST_MULTIPLIED = 1296  # products of a channel that are computed elementwise, as for images of 6 x 6 pixels
-MOST_BYTES_BY_PIXELS = 2592  # of a channel; with more, rows of the filter are multiplied if that halves the products
+MOST_MULTIPLIED = 1296  # maximum products of a channel in elementwise forms: 36 x 36 for 6 x 6 pixels
+MOST_BYTES_BY_PIXELS = 2592  # of a channel's products; above this, row products are used if they are half as many
 LEAST_SAVING = 20  # groups of rows are evaluated if they save at least this percentage of the matmul columns
 FORM_GAIN = 1.03  # minimum speedup that justifies the errors of a form
 ELEMENTWISE_GAIN = 1.2  # the same for elementwise forms: in a launch, loading matrices overlaps with earlier layers

@@ -1,4 +1,4 @@
-"""Pad values with few channels to a quarter or half of the partitions, so that rows of an image can be packed.
+"""Zero-pad values with few channels to a quarter or half of the partitions, so that rows of an image can be packed.
 
 Engines can only write tiles that begin at a multiple of a quarter of the partitions. A second row that begins at such a
 partition does not fit after a row of 40 channels, but it does after a row padded to 64 channels. The zeros are computed

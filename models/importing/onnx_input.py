@@ -308,8 +308,8 @@ def _fixed(name: str, sizes: list[int | None], layout: str, options: Preprocessi
 def _inner_range(graph: Graph, part: Cut, given: GraphInput) -> tuple[float, float] | None:
     """Return the range of pixel values that the graph expects, if it starts with preprocessing arithmetic.
 
-    A graph expects pixels from 0 to 255 if they are integers (uint8), or if its arithmetic subtracts more than 2 or
-    divides by more than 2. Otherwise, it expects pixels from 0 to 1.
+    A graph expects pixels from 0 to 255 if they are integers (uint8), or if its arithmetic begins by subtracting
+    or dividing by more than 2, or by multiplying by less than 0.1. Otherwise, it expects pixels from 0 to 1.
     """
     if given.dtype is not None and given.dtype.kind in "iu":
         return (-128.0, 127.0) if given.dtype == np.int8 else (0.0, 255.0)

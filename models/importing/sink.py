@@ -1,11 +1,11 @@
 """Move affine maps into the layers that read them, which is useful for Keras networks with BatchNorm after ReLU. The
 scales and shifts of a normalisation are also such a map.
 
-A map with positive scales can be moved behind a max pool, and any map can be moved behind an average pool. It is then
-folded into the weights of the convolutions and dense layers that read it. The map does not apply to zero padding: a
-convolution with padding receives the shifts through an additional channel, computed by the preceding convolution, which
-is constant inside the image and zero in the padding. A map after a ReLU or a clip is not moved, even if a 2x2 max pool
-is between them, because lowering folds it into the bounds (lowering/rules/elementwise.py).
+A map with positive scales can be moved behind a max pool, and any map behind an average pool that does not count
+padding. It is then folded into the weights of the convolutions and dense layers that read it. The map does not apply to
+zero padding: a convolution with padding receives the shifts through an additional channel, computed by the preceding
+convolution, which is constant inside the image and zero in the padding. A map after a ReLU or a clip is not moved, even
+if a 2x2 max pool is between them, because lowering folds it into the bounds (lowering/rules/elementwise.py).
 """
 
 from __future__ import annotations
