@@ -21,7 +21,7 @@ from .footprint import Footprint
 from .placement import borders, whole_bytes
 
 SHARE = 4  # the value between two stages, for the whole batch, may occupy up to 1 / SHARE of the budget
-SHRINK = 1.5  # minimum ratio of the size of the value at the previous candidate border to that of the value at this one
+SHRINK = 1.5  # the value at a candidate border must be smaller by this factor than at the previous one
 MOST_BORDERS = 4  # maximum number of candidate borders that are tried
 
 
@@ -88,7 +88,7 @@ class Staging:
 
 def candidates(graph: Graph, images: int, budget_bytes: int) -> list[int]:
     """Return the possible ends of stages: nodes whose values, for a whole batch, are smaller than at the previous
-    ends."""
+    ends by a factor of SHRINK."""
     cuts: list[tuple[int, int]] = []
     for number in borders(graph)[:-1]:
         node = graph.nodes[number]

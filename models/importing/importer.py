@@ -44,7 +44,7 @@ class Importer:
         self.wanted = wanted  # names of the values that are read
         self.batch = batch or 1  # size of the batch axis, or 1 if it is not fixed
         self.is_open = batch is None  # True if the file does not fix the size of the batch axis
-        self.doubt = ""  # why the import is accepted only if it is compared with ONNX Runtime
+        self.doubt = ""  # the reason why the import has to be compared with ONNX Runtime, if any
         self.mixes_inputs = False  # True if a node of the file computes an input from others of the batch
         self.is_quantized = False  # True if the file rounds to integers, which the network does not
         self.opset = opset

@@ -18,7 +18,7 @@ import numpy as np
 from ..checks import Shape
 from ..layers import Affine, ChannelSlice, Combine, Concat, Conv2d, Layer
 
-FEWEST, MOST = 4, 64  # layers that can be merged
+FEWEST, MOST = 4, 64  # minimum and maximum number of layers to merge
 MOST_CHANNELS = 128  # maximum number of channels of u and of the result
 MOST_NUMBERS = 1 << 18  # maximum number of elements of a value
 SIGNS = {"add": 1.0, "subtract": -1.0}

@@ -135,7 +135,7 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
 
     `predicting` is the backend that predicts the times of a chip, or None if there is no chip.
 
-    If a kernel is rejected, fails or loses the chip, this is recorded as its outcome. Raises BackendUnavailable if the
+    The outcome also records a rejection, a failure or the loss of the chip. Raises BackendUnavailable if the
     chip is lost permanently.
     """
     recovery = Recovery(backend)
@@ -167,7 +167,7 @@ def check_kernels(backend: Backend, dtype: str, predicting: Backend | None) -> I
 
 
 class Recovery:
-    """Recovers from failures: the process is restarted after a kernel failed on the chip or lost it.
+    """Recovers from failures: the process is restarted after a kernel fails on the chip or the chip is lost.
 
     A chip that is lost MAX_LOSSES times in succession is considered lost permanently. At most MAX_OTHERWISE of the
     kernels that do not compile are also compiled in other ways, because further attempts would only waste time if no
