@@ -172,6 +172,8 @@ def _adds_by_matmul(operation, plan, reads, out):
 def _inputs(operation, value, plan):
     """Return the input of a convolution, divided into the groups of its plan."""
     resident = [value.inside(t, operation.padding) for t in range(len(value.tiles))]
+    if operation.form.is_minimal:  # sums of inputs do not use the copies that other readers may need
+        resident = [tile[0:height] for tile, height in zip(resident, value.heights)]
     inputs = open_inputs(value.hbm, plan, resident)
     if value.hbm is not None and operation.group_bytes == 0:
         inputs.tiles = load(value.hbm, plan)

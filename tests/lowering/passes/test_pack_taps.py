@@ -3,6 +3,7 @@
 import pytest
 from lowered import ALL, assert_right, convolution_of, decide, decided, graph_of, nanoseconds, planned
 from random_networks import ending_in_dense
+from trninfer.kernels.convolution.forms import Form
 from trninfer.kernels.program import Convolution, Copies
 from trninfer.kernels.tiling.packing import Taps
 from trninfer.lowering.decisions import Decisions, Kind, Option, Question
@@ -84,3 +85,13 @@ def test_an_input_in_hbm_is_loaded_once_for_each_tap() -> None:
     assert possible_taps(graph, graph.nodes[0]) == (Taps(3, 3, 14), None)
     two_tiles = graph_of(ending_in_dense((130, 8, 8), [Conv2d("a", 130, 8, (3, 3))]))
     assert possible_taps(two_tiles, two_tiles.nodes[0]) == (Taps(1, 1, 128), None)
+
+
+@pytest.mark.parametrize("form", [Form.PAIRS, Form.SQUARES])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_minimal_filtering_reads_a_value_without_its_copies(form: Form, batch: int) -> None:
+    network = ending_in_dense((1, 20, 20), [A, B, DILATED, Combine("sum", "add", "relu", inputs=("b", "c"))])
+    decisions = decide(copied=ALL, forms=[(node, form.value, 12 * 1024) for node in ALL])
+    plan = assert_right(network, decisions, batch, forms=(form,), tolerance=1e-4)
+    assert convolution_of(plan.graph, "b").form is form
+    assert convolution_of(plan.graph, "a").copies.count > 1
