@@ -20,10 +20,12 @@ VerboseOption = Annotated[
 
 
 class _Lines(logging.Formatter):
-    """Formats records as `trninfer: 0.52 s: text`, one line each."""
+    """Formats records as `trninfer: 0.52 s: text`, one line each, followed by the traceback of an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"trninfer: {record.relativeCreated / 1000:.2f} s: {printable(record.getMessage())}"
+        line = f"trninfer: {record.relativeCreated / 1000:.2f} s: {printable(record.getMessage())}"
+        frames = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        return "\n".join([line, *map(printable, frames)])
 
 
 def log_to_stderr(verbose: int) -> None:
@@ -31,9 +33,10 @@ def log_to_stderr(verbose: int) -> None:
     logger = logging.getLogger("trninfer")
     for handler in [handler for handler in logger.handlers if isinstance(handler.formatter, _Lines)]:
         logger.removeHandler(handler)
-    if not verbose or sys.stderr is None:
-        return
-    stderr_handler = logging.StreamHandler()
-    stderr_handler.setFormatter(_Lines())
-    logger.addHandler(stderr_handler)
-    logger.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+    is_logging = verbose > 0 and sys.stderr is not None
+    # Without any handler, Python writes warnings to standard error.
+    handler = logging.StreamHandler() if is_logging else logging.NullHandler()
+    handler.setFormatter(_Lines())
+    logger.addHandler(handler)
+    if is_logging:
+        logger.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)

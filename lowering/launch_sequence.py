@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import traceback
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,13 @@ from .show import ShownLaunch
 _LOG = logging.getLogger(__name__)
 
 LISTED = 4  # layer names listed in a message
+
+
+def describe_fault(fault: Exception) -> str:
+    """Return an exception in one line, with the file and line that raised it."""
+    message = " ".join(f"{type(fault).__name__}: {fault}".split()).removesuffix(":")
+    frames = traceback.extract_tb(fault.__traceback__)
+    return f"{message} at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else message
 
 
 def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | None = None) -> Graph:
@@ -75,6 +84,7 @@ class LaunchSequence:
         self._config, self._network = config, model.network
         self.image = image_of(model)
         self._counts: dict[int, int] = {}  # instruction counts, keyed by number of images
+        self._faults: dict[int, str] = {}  # why planning failed, keyed by number of images
         self.graph = lower_layers(model, dtype, config.eight_bits)
         self.most = most
         self.segments = self._whole(batch) or self._cut()
@@ -102,6 +112,7 @@ class LaunchSequence:
                 if images == 1 or isinstance(fault, Unsupported):
                     raise
                 _LOG.exception("%s: no plan for %d images at a time", self._network.name, images)
+                self._faults[images] = describe_fault(fault)
                 self._counts[images] = 2 * self.most
         return self._counts[images]
 
@@ -115,10 +126,10 @@ class LaunchSequence:
         fitting = self.images(batch)
         if fitting < batch:
             launches = ceil_div(batch, fitting)
-            notes.append(
-                f"a batch of {batch} runs as {launches} launches of up to {fitting}; more images would exceed "
-                f"{self.most} instructions"
-            )
+            why = f"more images would exceed {self.most} instructions"
+            if batch in self._faults:
+                why = f"the plan of one launch failed ({self._faults[batch]})"
+            notes.append(f"a batch of {batch} runs as {launches} launches of up to {fitting}; {why}")
         return "; ".join(notes) or None
 
     def eight_bits_note(self, source: str) -> str:
@@ -161,6 +172,7 @@ class LaunchSequence:
             if self.images(batch) > 1:
                 return self.segments
         self._counts.clear()
+        self._faults.clear()
         return ()
 
     def _cut(self) -> tuple[LaunchPlanner, ...]:

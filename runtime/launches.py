@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -20,7 +18,7 @@ from ..lowering.config import LoweringConfig
 from ..lowering.describe import forms_by_layer, rows_of
 from ..lowering.eight_bits import EightBits
 from ..lowering.graph.graph import Unsupported
-from ..lowering.launch_sequence import LaunchSequence
+from ..lowering.launch_sequence import LaunchSequence, describe_fault
 from ..lowering.pipeline import LaunchPlan
 from ..lowering.show import ShownLaunch as ShownLaunch  # re-exported for app, which imports runtime only
 from ..models.checks import INPUT
@@ -94,13 +92,6 @@ def plan_launches(
         why = f"its plan failed ({describe_fault(fault)})"
     _check_one_core(model, info, why)
     return LayerLaunches(model, dtype, f"layer by layer, not in one launch: {why}", config)
-
-
-def describe_fault(fault: Exception) -> str:
-    """Return an exception in one line, with the file and line that raised it."""
-    message = " ".join(f"{type(fault).__name__}: {fault}".split()).removesuffix(":")
-    frames = traceback.extract_tb(fault.__traceback__)
-    return f"{message} at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else message
 
 
 def _check_one_core(model: Model, info: BackendInfo, reason: str) -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+import subprocess
+import sys
+
+import pytest
 
 
 def test_nothing_is_said_without_it(cli, feature_model) -> None:
@@ -20,7 +24,8 @@ def test_what_is_done_is_said_on_standard_error(cli, pictures, picture_model) ->
     assert "inputs answered" not in once.err and twice.err.count("inputs answered") == 2
     assert once.out == twice.out
     assert cli(*arguments).err == ""  # nothing is left behind
-    assert not logging.getLogger("trninfer").handlers
+    (handler,) = logging.getLogger("trninfer").handlers
+    assert isinstance(handler, logging.NullHandler)
 
 
 def test_nothing_that_is_said_begins_a_line_of_its_own(cli, picture_model, tmp_path) -> None:
@@ -28,3 +33,21 @@ def test_nothing_that_is_said_begins_a_line_of_its_own(cli, picture_model, tmp_p
     model.write_bytes(picture_model.read_bytes())
     outcome = cli("bench", "--model", model, "-v")
     assert "\x1b" not in outcome.err and any(r"a\nb\x1b" in line for line in outcome.err.splitlines())
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_faults_are_logged_with_their_traceback_only_if_asked(verbose) -> None:
+    code = f"""
+import logging
+from trninfer.app.logs import log_to_stderr
+log_to_stderr({verbose})
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("trninfer.lowering").exception("no plan")
+"""
+    written = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    if verbose:
+        assert re.match(r"trninfer: \d+\.\d\d s: no plan\nTraceback .*\nZeroDivisionError", written, re.DOTALL)
+    else:
+        assert written == ""

@@ -265,6 +265,7 @@ def test_a_planner_that_raises_for_some_batches_runs_others(
     for batch in (1, 3, 4, 7):
         np.testing.assert_allclose(running.run(x[:batch]).probabilities, expected[:batch], atol=1e-4)
     assert running.launches_note is not None and "a batch of 7 runs as" in running.launches_note
+    assert "the plan of one launch failed (AssertionError: no plan" in running.launches_note
     assert any("no plan for 7 images" in record.message for record in caplog.records)
     caplog.clear()  # otherwise the test fails (conftest.py)
 
