@@ -18,7 +18,7 @@ LARGEST_FRACTION = 2.0  # the median is below this for fractions of the image's 
 LEAST_ORDERED = 0.9  # minimum share of boxes whose first corner is above and to the left of the second
 MOST_ORDERED = 0.5  # maximum share of centres and sizes that have the order of two corners
 LARGEST_OFFSET = 4.0  # the median is below this for centres relative to their cell, in cells, and above it for pixels
-LEAST_CORRELATION = 0.3  # minimum correlation between the centres of boxes and of their cells; other tables have none
+LEAST_CORRELATION = 0.3  # of the centres of boxes with those of their cells, and of the two corners of boxes
 LARGEST_EXCESS = 0.02  # probabilities are in the range from 0 to 1, apart from the rounding of 8-bit files
 _CLOSE = 1e-3
 
@@ -90,15 +90,18 @@ def with_code(output: Output, shape: Shape, values: np.ndarray | None) -> Output
 
 
 def fit_code(head: BoxHead, rows: np.ndarray) -> BoxHead:
-    """Return a head whose boxes are corners, or centres and sizes, if nearly all of the rows can only be that."""
+    """Return a head whose boxes are corners, or centres and sizes, if nearly all of the rows can only be that.
+
+    Corners of small boxes, whose order is arbitrary on random inputs, move together, unlike centres and sizes.
+    """
     if head.angle:
         return head
-    numbers = (rows if head.layout == "rows" else rows.T)[:, head.columns.box]
+    numbers = (rows if head.layout == "rows" else rows.T)[:, head.columns.box].astype(np.float32)
     are_ordered = (numbers[:, :2] <= numbers[:, 2:]).all(axis=1).mean()
-    have_sizes = (numbers[:, 2:] >= 0).all(axis=1).mean()
+    have_sizes = (numbers[:, 2:] >= 0).all(axis=1).mean() >= LEAST_ORDERED
     if are_ordered >= LEAST_ORDERED:
         return dataclasses.replace(head, code="corners")
-    if have_sizes >= LEAST_ORDERED and are_ordered <= MOST_ORDERED:
+    if have_sizes and are_ordered <= MOST_ORDERED and not _move_together(numbers[:, :2], numbers[:, 2:]):
         return dataclasses.replace(head, code="centre")
     return head
 
@@ -122,10 +125,14 @@ def _follow_cells(numbers: np.ndarray, code: str, size: tuple[int, int]) -> bool
     """
     middles = (numbers[:, :2] + numbers[:, 2:]) / 2 if code == "corners" else numbers[:, :2]
     for origins, sides in _grids(len(numbers), size):
-        cells = origins + sides / 2
-        products = ((middles - middles.mean(axis=0)) * (cells - cells.mean(axis=0))).mean(axis=0)
-        return bool((products >= LEAST_CORRELATION * middles.std(axis=0) * cells.std(axis=0)).all())
+        return _move_together(middles, origins + sides / 2)
     return True
+
+
+def _move_together(first: np.ndarray, second: np.ndarray) -> bool:
+    """Return True if points [count, 2] are correlated with others along both axes, or do not vary along an axis."""
+    products = ((first - first.mean(axis=0)) * (second - second.mean(axis=0))).mean(axis=0)
+    return bool((products >= LEAST_CORRELATION * first.std(axis=0) * second.std(axis=0)).all())
 
 
 def _grids(count: int, size: tuple[int, int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:

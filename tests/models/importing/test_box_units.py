@@ -82,6 +82,17 @@ def test_the_code_of_a_grid_follows_from_the_values(code: str, layout: str) -> N
     assert fit_code(oriented, rows) == oriented
 
 
+@pytest.mark.parametrize("size", [96, 640])
+@pytest.mark.parametrize("distance", [0.0, 0.3])
+def test_corners_in_any_order_are_no_sizes(size: int, distance: float) -> None:
+    """On random inputs, YOLO26's distances from a cell may be of any sign, and are often small."""
+    first, sides = BoxHead(1, "rows", "cells", strides=(8, 16, 32)).grid(size, size)
+    distances = np.random.default_rng(0).normal(distance, 0.5, (2, *first.shape)) * sides
+    rows = np.concatenate([first - distances[0], first + distances[1], np.zeros((len(first), 2))], axis=1)
+    head = BoxHead(2, "rows", "corners")
+    assert fit_code(head, rows) == head
+
+
 def test_offsets_are_no_corners() -> None:
     offsets = np.random.default_rng(0).standard_normal((60, 4))
     assert fit_to_values(HEAD, [("boxes", offsets), ("scores", None)]) is None
