@@ -66,7 +66,7 @@ class UltralyticsFile:
         elif self.is_end_to_end and self.has_all_rows:
             kind = BoxSpec({"layout": "rows", "code": code, "suppress": False})
         elif self.has_all_rows:  # before the suppression of overlaps, which compares corners
-            kind = BoxSpec({**BOX_KINDS["yolov8"].fields, "code": code})
+            kind = BoxSpec({**BOX_KINDS["yolov8"].fields, "layout": "rows", "code": code})
         else:
             kind = BOX_KINDS["yolo26" if self.selects_boxes else "yolov8"]
         fields: dict[str, Any] = {**kind.fields, "classes": len(self.names)}

@@ -43,7 +43,7 @@ def test_boxes_that_the_graph_selects_by_their_overlaps():
     nms = read(args="{'batch': 1, 'nms': True}")
     assert nms.selects_boxes and not nms.is_end_to_end
     rows = dataclasses.replace(nms, has_all_rows=True).boxes.head()
-    assert (rows.code, rows.suppress, rows.ended) == ("corners", True, False)
+    assert (rows.layout, rows.code, rows.suppress, rows.ended) == ("rows", "corners", True, False)
     assert nms.boxes.fields["ended"]  # if the rows before suppression are not found
     for args in ("{'nms': None}", "{'nms': 'yes'}", "[1]", "((("):
         assert not read(args=args).selects_boxes
