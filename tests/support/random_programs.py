@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trninfer import simulator
 
 TILES = 4  # names that a program's steps use
-ROWS = 64
+ROWS = 128  # a tile of up to 64 partitions may share its bytes of a partition with another
 
 
 @nki.jit

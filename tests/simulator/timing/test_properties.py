@@ -6,7 +6,7 @@ from typing import Any
 
 import nki.isa as nisa
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from random_programs import all_steps, large, program, small, targets, walk
 from trninfer import simulator
@@ -92,6 +92,7 @@ def held_tiles(program: list[Instruction], times: Schedule) -> list[tuple[float,
 
 @settings(max_examples=60)
 @given(all_steps, large, targets)
+@example([("replace", 3, 0), ("add", 0, 3), ("add", 0, 1), ("add", 0, 2)], [11000, 11000, 11000, 12500], "trn1")
 def test_sbuf_never_holds_more_than_there_is(steps: Any, widths: Any, target: str) -> None:
     run = walk(steps, widths, target)
     times = run.prediction.schedule
