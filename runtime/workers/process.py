@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import pickle
 import queue
@@ -145,6 +146,8 @@ def _out_of_reach() -> dict[str, Any]:
 def serve(module: str, kind: str) -> None:
     """Run the main loop of the process: answer messages with an instance of a module's class until there are no
     more."""
+    # Notes of launches state faults that were worked around. Without a handler, Python would also write them to stderr.
+    logging.getLogger("trninfer").addHandler(logging.NullHandler())
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(os.dup(0), messages), daemon=True).start()
     with os.fdopen(os.dup(1), "wb") as replies:

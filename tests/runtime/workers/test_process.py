@@ -149,3 +149,12 @@ def test_it_starts_where_the_current_folder_was_removed(
         assert process.ask(Setup(load_model(feature_model), SIMULATOR, "float32", sizes=())).info.target == "trn2"
     finally:
         process.close()
+
+
+def test_faults_that_were_worked_around_are_not_written_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    from worker_backends import LoggingWorker
+
+    process = WorkerProcess(LoggingWorker)
+    assert process.ask(None) == "logged"
+    process.close()
+    assert capfd.readouterr().err == ""
