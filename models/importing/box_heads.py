@@ -19,6 +19,7 @@ LEAST_BOXES = 100  # fewest rows for which a table with separate scores is read 
 LEAST_ROWS = 16  # fewest rows of a table that may contain boxes
 MAX_CHOSEN = 1000  # maximum number of boxes that an end-to-end network may select
 GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # strides of the YOLO grids, in pixels
+BOXES_PER_CELL = (1, 3)  # of YOLO networks without and with priors
 _YOLO_APART = BoxSpec({**BOX_KINDS["ssd"].fields, "unit": "pixels", "background": False}, name="yolo")
 _BOXES = ("box", "loc", "reg")  # parts of the names of outputs that contain boxes
 
@@ -229,7 +230,7 @@ def _apart(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | 
         return Guess(retinaface)
     if len(tables) != 2 or len(same) != 1:
         return None
-    per_cell = {anchors * _cells(size, strides) for strides in GRIDS for anchors in (1, 3)}
+    per_cell = {number * _cells(size, strides) for strides in GRIDS for number in BOXES_PER_CELL}
     if boxes[0].shape[0] in per_cell and min(size) >= GRIDS[0][-1]:
         return Guess(_YOLO_APART)
     if same[0].shape[1] > 1 and boxes[0].shape[0] >= LEAST_BOXES:

@@ -12,7 +12,7 @@ from ..boxes import BoxHead
 from ..checks import Shape
 from ..errors import ModelError
 from ..outputs import Output
-from .box_heads import GRIDS
+from .box_heads import BOXES_PER_CELL, GRIDS
 
 LARGEST_FRACTION = 2.0  # the median is below this for fractions of the image's sides, and above it for pixels
 LEAST_ORDERED = 0.9  # minimum share of boxes whose first corner is above and to the left of the second
@@ -37,12 +37,9 @@ def fit_to_values(
     """
     rows = outputs[0][1] if outputs else None
     if rows is None:
-        is_known = bool(outputs) and not head.scores_from
-        needs_values = bool(head.scores_from) and head.code in ("corners", "centre") and not head.ended
-        return None if is_known or needs_values else head
-    table = rows if head.layout == "rows" else rows.T
-    numbers = table[:, head.columns.box].astype(np.float32)
-    if not _are_scored(head, table):
+        return _without_values(head, bool(outputs))
+    numbers = _numbers(head, rows)
+    if not _are_scored(head, _table(head, rows)):
         return None
     if head.code == "cells":
         if 0 <= numbers.min() <= numbers.max() <= 1:  # logarithms of sizes would include negative numbers
@@ -50,7 +47,7 @@ def fit_to_values(
         head = _decoded(head, numbers)
     if head.code not in ("corners", "centre") or head.ended:
         return head
-    if head.code == "corners" and (numbers[:, :2] <= numbers[:, 2:]).all(axis=1).mean() < LEAST_ORDERED:
+    if head.code == "corners" and _share_in_order(numbers) < LEAST_ORDERED:
         return None
     is_fraction = float(np.median(np.abs(numbers))) < LARGEST_FRACTION
     head = dataclasses.replace(head, unit="fraction" if is_fraction else "pixels")
@@ -60,6 +57,29 @@ def fit_to_values(
         return None
     scores = dict(outputs).get(head.scores_from)
     return head if scores is None else _with_kind_of(head, scores)
+
+
+def _without_values(head: BoxHead, are_known: bool) -> BoxHead | None:
+    """Return a head whose table has no values, or None if it is not treated as boxes. `are_known`: the values are
+    missing because the whole output ends in a function (see `fit_to_values`)."""
+    if head.scores_from:
+        return None if head.code in ("corners", "centre") and not head.ended else head
+    return None if are_known else head
+
+
+def _table(head: BoxHead, rows: np.ndarray) -> np.ndarray:
+    """Return the values of an output with one row per box."""
+    return rows if head.layout == "rows" else rows.T
+
+
+def _numbers(head: BoxHead, rows: np.ndarray) -> np.ndarray:
+    """Return the four numbers of each box: [boxes, 4]."""
+    return _table(head, rows)[:, head.columns.box].astype(np.float32)
+
+
+def _share_in_order(numbers: np.ndarray) -> float:
+    """Return the share of rows of four numbers in which the first two are at most the last two, as in corners."""
+    return float((numbers[:, :2] <= numbers[:, 2:]).all(axis=1).mean())
 
 
 def _are_scored(head: BoxHead, rows: np.ndarray) -> bool:
@@ -96,8 +116,8 @@ def fit_code(head: BoxHead, rows: np.ndarray) -> BoxHead:
     """
     if head.angle:
         return head
-    numbers = (rows if head.layout == "rows" else rows.T)[:, head.columns.box].astype(np.float32)
-    are_ordered = (numbers[:, :2] <= numbers[:, 2:]).all(axis=1).mean()
+    numbers = _numbers(head, rows)
+    are_ordered = _share_in_order(numbers)
     have_sizes = (numbers[:, 2:] >= 0).all(axis=1).mean() >= LEAST_ORDERED
     if are_ordered >= LEAST_ORDERED:
         return dataclasses.replace(head, code="corners")
@@ -114,7 +134,7 @@ def _are_corners(numbers: np.ndarray, size: tuple[int, int]) -> bool:
     for origins, sides in _grids(len(numbers), size):
         low, high = numbers[:, :2], numbers[:, 2:]
         distances = [float(np.median(np.abs(at - origins - sides / 2) / sides)) for at in (low, (low + high) / 2)]
-        return bool((low <= high).all(axis=1).mean() >= LEAST_ORDERED and distances[1] < distances[0] / 2)
+        return bool(_share_in_order(numbers) >= LEAST_ORDERED and distances[1] < distances[0] / 2)
     return False
 
 
@@ -137,7 +157,7 @@ def _move_together(first: np.ndarray, second: np.ndarray) -> bool:
 
 def _grids(count: int, size: tuple[int, int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the origins and sides of the cells of each kind of grid that has `count` boxes, one or three per cell."""
-    for strides, anchors in itertools.product(GRIDS, (1, 3)):
+    for strides, anchors in itertools.product(GRIDS, BOXES_PER_CELL):
         levels = [BoxHead(1, "rows", "cells", strides=(stride,)).grid(*size) for stride in strides]
         if anchors * sum(len(origins) for origins, _ in levels) == count > 0:
             tiled = [[np.tile(array, (anchors, 1)) for array in level] for level in levels]
