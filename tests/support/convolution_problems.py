@@ -8,6 +8,18 @@ from trninfer.kernels.tiling.packing import taps_in_partitions
 from trninfer.simulator.machine.chip import PARTITIONS
 
 
+def least_sides(
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    pool_size: int = 1,
+) -> tuple[int, int]:
+    """Return the lowest height and width of an image that a filter fits in, once for each pooled output."""
+    reach = [(size - 1) * apart + 1 + (pool_size - 1) * step for size, apart, step in zip(kernel, dilation, stride)]
+    return max(1, reach[0] - padding[0] - padding[2]), max(1, reach[1] - padding[1] - padding[3])
+
+
 def problem(**fields: Any) -> Problem:
     """Return a convolution with the given fields; other fields are derived or irrelevant."""
     plain = {"batch": 1, "stride": (1, 1), "dilation": (1, 1), "padding": (0, 0, 0, 0), "pool_size": 1}

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowered import applicable, assert_right, decide, decided, graph_of, nanoseconds, planned
 from random_networks import chains, conv, few_channels, graphs, labels, picture
@@ -21,11 +21,11 @@ def dense(classes: int, *more: Softmax, features: int = 512) -> Network:
 
 
 def wider(network: Network, classes: int) -> Network:
-    """Return a network that ends in a dense layer with a different number of classes."""
-    last = network.layers[-1]
-    assume(isinstance(last, Dense))
-    assert isinstance(last, Dense)
-    return replace(network, layers=(*network.layers[:-1], replace(last, out_features=classes)), labels=labels(classes))
+    """Return a network that ends in a dense layer with a different number of classes, without softmax."""
+    layers = network.layers if not isinstance(network.layers[-1], Softmax) else network.layers[:-1]
+    last = layers[-1] if isinstance(layers[-1], Dense) else None
+    wide = Dense("wide", len(network.labels), classes) if last is None else replace(last, out_features=classes)
+    return replace(network, layers=(*(layers if last is None else layers[:-1]), wide), labels=labels(classes))
 
 
 def has_classes_on_partitions(graph: Graph) -> bool:

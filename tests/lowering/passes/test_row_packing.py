@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trninfer.kernels.program import AveragePool, Combine, Convolution, MaxPool, Operation, RowFold, RowFoldPool
 from trninfer.lowering.graph.graph import Graph, Node
@@ -123,27 +124,36 @@ def assert_groups(found: np.ndarray, expected: np.ndarray, lanes: Lanes, offset:
     np.testing.assert_array_equal(found[inside], grouped(expected, lanes, offset)[inside])
 
 
-shapes = {
-    "high": st.integers(4, 13),
-    "kernel": st.sampled_from([(1, 1), (2, 2), (3, 3), (5, 1), (7, 2)]),
-    "stride": st.integers(1, 3),
-    "padding": st.tuples(st.integers(0, 3), st.integers(0, 3)),
-}
-offsets = st.integers(0, 3)
+class Shape(NamedTuple):
+    """The rows of an image, and a filter that fits in them with its padding."""
+
+    high: int
+    kernel: tuple[int, int]
+    stride: int
+    padding: tuple[int, int]
+
+    @property
+    def rows(self) -> int:
+        return (self.high + sum(self.padding) - self.kernel[0]) // self.stride + 1
+
+
+@st.composite
+def shapes(draw: st.DrawFn, stride: int, multiple: int = 1) -> Shape:
+    """Draw an image of 4 to 13 rows, and a filter with this stride; the output rows are a multiple of `multiple`."""
+    kernel = draw(st.sampled_from([(1, 1), (2, 2), (3, 3), (5, 1), (7, 2)]))
+    padding = draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
+    possible = [Shape(high, kernel, stride, padding) for high in range(4, 14)]
+    return draw(st.sampled_from([shape for shape in possible if shape.rows >= 1 and shape.rows % multiple == 0]))
 
 
 @settings(max_examples=40)
-@given(channels=st.sampled_from([(3, 4, 5), (5, 2, 64), (2, 4, 32)]), offset=offsets, **shapes)
+@given(st.sampled_from([(3, 4, 5), (5, 2, 64), (2, 4, 32)]), st.integers(1, 3), st.data())
 def test_a_convolution_of_single_rows_computes_groups(
-    channels: tuple[int, int, int],
-    high: int,
-    kernel: tuple[int, int],
-    stride: int,
-    padding: tuple[int, int],
-    offset: int,
+    channels: tuple[int, int, int], stride: int, data: st.DataObject
 ) -> None:
     before, each, after = channels
-    assume(high + sum(padding) >= kernel[0] and offset < each)
+    offset = data.draw(st.integers(0, each - 1))
+    high, kernel, stride, padding = data.draw(shapes(stride))
     plain = convolution((before, high, 3), after, kernel, stride, padding)
     packing = RowPacking(chain(plain), {0: each})
     packed = packing.packed({0: offset}, 0)
@@ -153,26 +163,20 @@ def test_a_convolution_of_single_rows_computes_groups(
     assert packed.operation.kernel[0] == kernel[0] + (each - 1) * stride  # type: ignore[attr-defined]
 
 
+GROUPS = [
+    (into, each, stride)
+    for into, each in [(4, 4), (2, 2), (4, 2), (2, 4)]
+    for stride in (1, 2, 3)
+    if stride * each % into == 0
+]
+
+
 @settings(max_examples=40)
-@given(
-    rows=st.sampled_from([(4, 4), (2, 2), (4, 2), (2, 4)]),
-    taken=offsets,
-    after=st.sampled_from([3, 40]),
-    offset=offsets,
-    **shapes,
-)
-def test_a_convolution_of_groups_computes_groups(
-    rows: tuple[int, int],
-    taken: int,
-    after: int,
-    high: int,
-    kernel: tuple[int, int],
-    stride: int,
-    padding: tuple[int, int],
-    offset: int,
-) -> None:
-    into, each = rows
-    assume(high + sum(padding) >= kernel[0] and offset < each and taken < into and stride * each % into == 0)
+@given(st.sampled_from(GROUPS), st.sampled_from([3, 40]), st.data())
+def test_a_convolution_of_groups_computes_groups(groups: tuple[int, int, int], after: int, data: st.DataObject) -> None:
+    into, each, stride = groups
+    taken, offset = data.draw(st.integers(0, into - 1)), data.draw(st.integers(0, each - 1))
+    high, kernel, stride, padding = data.draw(shapes(stride))
     first = convolution((1, high, 4), 5, (1, 1), padding=(0, 0))
     plain = convolution((5, high, 4), after, kernel, stride, padding, reads=0)
     packing = RowPacking(chain(first, plain), {0: into, 1: each})
@@ -183,22 +187,16 @@ def test_a_convolution_of_groups_computes_groups(
 
 
 @settings(max_examples=40)
-@given(into=st.sampled_from([2, 4]), taken=offsets, **shapes)
-def test_a_convolution_of_groups_computes_single_rows(
-    into: int,
-    taken: int,
-    high: int,
-    kernel: tuple[int, int],
-    stride: int,
-    padding: tuple[int, int],
-) -> None:
+@given(st.sampled_from([(2, 1), (2, 2), (4, 1), (4, 2)]), st.data())
+def test_a_convolution_of_groups_computes_single_rows(groups: tuple[int, int], data: st.DataObject) -> None:
     """It computes as many at once as an input group provides; the filters of the other rows follow those of the
     first."""
-    rows = (high + sum(padding) - kernel[0]) // stride + 1
-    at_once = max(1, into // stride)
-    assume(rows >= 1 and taken < into and (stride % into == 0 or into % stride == 0) and rows % at_once == 0)
+    into, stride = groups
+    at_once, taken = into // stride, data.draw(st.integers(0, into - 1))
+    shape = data.draw(shapes(stride, at_once))
+    high, rows = shape.high, shape.rows
     first = convolution((1, high, 4), 5, (1, 1), padding=(0, 0))
-    plain = convolution((5, high, 4), 3, kernel, stride, padding, reads=0)
+    plain = convolution((5, high, 4), 3, shape.kernel, stride, shape.padding, reads=0)
     packing = RowPacking(chain(first, plain), {0: into})
     packed = replace(packing.packed({0: taken}, 1), numbers=())
     assert isinstance(packed.operation, Convolution) and packed.operation.rows_at_once == at_once
