@@ -14,19 +14,38 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from .errors import UsageError
 from .text import parse_number
 
 FORM = "form"  # field of --format, whose default depends on --output
-_SUFFIXES = {".csv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet"}
+_SUFFIXES = {
+    ".csv": "csv", ".json": "json", ".ndjson": "ndjson", ".jsonl": "ndjson", ".parquet": "parquet", ".md": "markdown",
+    ".markdown": "markdown",
+}  # fmt: skip
+_FOREIGN = (
+    *(".html", ".htm", ".pdf", ".png", ".jpg", ".jpeg", ".svg", ".xml", ".yaml", ".yml", ".toml", ".tsv"),
+    *(".xls", ".xlsx", ".ods", ".feather", ".arrow", ".npy", ".npz", ".db", ".sqlite", ".gz", ".bz2", ".xz", ".zst"),
+    *(".zip", ".tar", ".tgz"),
+)  # suffixes of formats that no report has
 
 
 def format_of(output: Path | None, kind: Any) -> Any:
-    """Return the format of a report for which no --format was given: the one of the file's suffix if the option has it,
-    otherwise a table. `kind` is the annotation of the option."""
-    form = _SUFFIXES.get(output.suffix.lower(), "") if output is not None else ""
+    """Return the format of a report for which no --format was given: the one of the file's suffix, or a table for a
+    suffix that is not that of a format, such as .txt. `kind` is the annotation of the option.
+
+    Raises UsageError if the option does not have the format of the suffix.
+    """
     while get_origin(kind) is not Literal:
         kind = get_args(kind)[0]
-    return form if form in get_args(kind) else "table"
+    suffix = output.suffix.lower() if output is not None else ""
+    form = _SUFFIXES.get(suffix, "table")
+    if form not in get_args(kind) or suffix in _FOREIGN:
+        allowed = [name for name, value in _SUFFIXES.items() if value in get_args(kind)]
+        raise UsageError(
+            f"--output {output}: this command does not write {suffix} files; use {', '.join(allowed)} or .txt, or "
+            f"specify --format {'|'.join(get_args(kind))}"
+        )
+    return form
 
 
 def whole(least: int, most: float = math.inf) -> Callable[[str | int], int]:
@@ -57,7 +76,7 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
     """Convert a function with dataclass parameters to a typer command with one parameter per field.
 
     If several groups share a field, the first group receives the option; the others receive their defaults. Without
-    --format, the suffix of --output determines the format. The help text is passed separately because it would be much
+    --format, the suffix of --output determines the format (see `format_of`). The help text is passed separately because it would be much
     longer than the function.
     """
 

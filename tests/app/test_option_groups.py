@@ -9,9 +9,10 @@ from typing import Annotated, Literal, get_args
 
 import pytest
 import typer
+from trninfer.app.errors import UsageError
 from trninfer.app.main import open_app
 from trninfer.app.option_groups import format_of, takes_options, whole
-from trninfer.app.options import AnswerFormat, FormatOption, LabelFormat
+from trninfer.app.options import AnswerFormat, FormatOption, LabelFormat, ReportFormat
 
 Name = Annotated[str | None, typer.Option("--name")]
 
@@ -85,9 +86,10 @@ def test_a_word_that_is_none_of_the_words(cli, option) -> None:
         ("a.jsonl", Literal["table", "ndjson"], "ndjson"),
         ("a.parquet", LabelFormat, "parquet"),
         ("a.json", AnswerFormat, "json"),
-        ("a.parquet", FormatOption, "table"),
+        ("a.md", ReportFormat, "markdown"),
         ("csv", FormatOption, "table"),
         ("a.txt", FormatOption, "table"),
+        ("run.2026-11", FormatOption, "table"),
         (None, FormatOption, "table"),
     ],
 )
@@ -95,17 +97,46 @@ def test_the_suffix_of_a_file_determines_the_format(name: str | None, kind: obje
     assert format_of(None if name is None else Path(name), kind) == form
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "a.md", "b.HTML", "a.csv.gz", "a.xlsx"])
+def test_a_suffix_of_another_format_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=r"\.csv, \.json, \.ndjson, \.jsonl or \.txt") as refused:
+        format_of(Path(name), FormatOption)
+    assert name in str(refused.value) and "--format table|json|csv|ndjson" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "suffix"),
+    [
+        (("classify", "x.png"), ".md"),
+        (("detect", "x.png"), ".parquet"),
+        (("segment", "x.png", "--model", "x.onnx"), ".parquet"),
+        (("models",), ".md"),
+        (("doctor",), ".md"),
+        (("bench",), ".parquet"),
+        (("ffnn", "--data", "x.csv"), ".html"),
+        (("load", "http://127.0.0.1:1"), ".md"),
+    ],
+)
+def test_commands_refuse_suffixes_of_formats_that_they_do_not_write(cli, tmp_path, words, suffix) -> None:
+    target = tmp_path / f"answers{suffix}"
+    outcome = cli(*words, "--output", target)
+    assert outcome.status == 2 and outcome.out == "" and not target.exists()
+    assert len(outcome.err.splitlines()) == 1 and f"this command does not write {suffix} files" in outcome.err
+
+
 def test_each_command_writes_the_format_of_the_suffix(cli, tmp_path, feature_model) -> None:
     """A table in a file called .csv would be taken for answers that --resume can extend."""
     (tmp_path / "x.csv").write_text("1,2,3,4,5,6\n")
     answers = ("ffnn", "--data", tmp_path / "x.csv", "--model", feature_model, "--quiet")
     for words in (answers, ("models",), ("bench", "--model", feature_model), ("doctor",)):
-        for suffix, first in ((".csv", ","), (".ndjson", "{"), (".json", "{"), (".md", "")):
+        for suffix, first in ((".csv", ","), (".ndjson", "{"), (".json", "{"), (".txt", "")):
             target = tmp_path / f"answers{suffix}"
             outcome = cli(*words, "--output", target)
             assert outcome.status == 0 and first in target.read_text().splitlines()[0], outcome.err
-        cli(*words, "--output", tmp_path / "table.csv", "--format", "table")
+        cli(*words, "--output", tmp_path / "table.csv", "--format", "table")  # as the user asked
         assert "," not in (tmp_path / "table.csv").read_text().splitlines()[0]
+    assert cli("bench", "--model", feature_model, "--output", tmp_path / "a.md").status == 0
+    assert "|" in (tmp_path / "a.md").read_text()
     outcome = cli(*answers, "--output", tmp_path / "table.csv", "--resume")
     assert outcome.status == 2 and "table.csv: not a csv report" in outcome.err
     outcome = cli(*answers, "--output", tmp_path / "table.csv", "--resume", "--format", "table")
