@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx_chain import Chain, assert_imports
 from trninfer.models.importing import ImportOptions
@@ -24,18 +25,31 @@ def test_a_filter_wider_than_the_image_becomes_its_middle(
     assert [layer.kernel_size for layer in layers if isinstance(layer, Conv2d)] == [kernel]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    side=st.tuples(st.integers(1, 6), st.integers(1, 6)),
-    kernel=st.tuples(st.integers(1, 5), st.integers(1, 5)),
-    stride=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    dilation=st.tuples(st.integers(1, 7), st.integers(1, 7)),
-    padding=st.tuples(*[st.integers(0, 12)] * 4),
-)
-def test_answers_stay(side, kernel, stride, dilation, padding) -> None:
-    layer = Conv2d("c", 2, 3, kernel, padding, 1, stride=stride, dilation=dilation)
-    reach = [(taps - 1) * apart + 1 for taps, apart in zip(kernel, dilation)]
-    assume(all(side[axis] + padding[axis] + padding[axis + 2] >= reach[axis] for axis in (0, 1)))
+class Axis(NamedTuple):
+    """An axis of an image, and taps that fit in it with its padding."""
+
+    side: int
+    taps: int
+    dilation: int
+    before: int
+    after: int
+
+
+@st.composite
+def axes(draw: st.DrawFn) -> Axis:
+    side, before, after = draw(st.integers(1, 6)), draw(st.integers(0, 12)), draw(st.integers(0, 12))
+    padded = side + before + after
+    taps = draw(st.integers(1, min(5, padded)))
+    farthest = min(7, (padded - 1) // (taps - 1)) if taps > 1 else 7
+    return Axis(side, taps, draw(st.integers(1, farthest)), before, after)
+
+
+@settings(max_examples=150)
+@given(axes(), axes(), st.tuples(st.integers(1, 3), st.integers(1, 3)))
+def test_answers_stay(rows: Axis, columns: Axis, stride: tuple[int, int]) -> None:
+    kernel, side = (rows.taps, columns.taps), (rows.side, columns.side)
+    padding = (rows.before, columns.before, rows.after, columns.after)
+    layer = Conv2d("c", 2, 3, kernel, padding, 1, stride=stride, dilation=(rows.dilation, columns.dilation))
     random = np.random.default_rng(0)
     weight = random.standard_normal((3, 2, *kernel)).astype(np.float32)
     x = random.standard_normal((2, 2, *side)).astype(np.float32)
