@@ -76,8 +76,8 @@ def takes_options(help_text: str) -> Callable[[Callable[..., None]], Callable[..
     """Convert a function with dataclass parameters to a typer command with one parameter per field.
 
     If several groups share a field, the first group receives the option; the others receive their defaults. Without
-    --format, the suffix of --output determines the format (see `format_of`). The help text is passed separately because it would be much
-    longer than the function.
+    --format, the suffix of --output determines the format (see `format_of`). The help text is passed separately because
+    it would be much longer than the function.
     """
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
