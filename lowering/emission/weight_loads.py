@@ -45,17 +45,23 @@ def _small_together(loads: Sequence[WeightLoad], most: int) -> Iterator[list[Wei
         yield group
 
 
-def tiles_read(rows: Sequence[int], channels: tuple[int, int], groups: int, outputs: tuple[int, int]) -> range:
+def tiles_read(
+    rows: Sequence[int], channels: tuple[int, int], groups: int, outputs: tuple[int, int], reach: int | None = None
+) -> range:
     """Return the input tiles that output channels [first, end) read.
 
     `rows`: the number of channels in each input tile. `channels`: (Cin, Cout); each group of output channels reads only
-    the input channels of its group.
+    the input channels of its group. `reach`: if it is not None, each output channel of an ungrouped convolution reads
+    only input channels at this distance or less.
     """
-    if groups == 1:
+    if groups == 1 and reach is None:
         return range(len(rows))
-    each_in, each_out = channels[0] // groups, channels[1] // groups
-    start = outputs[0] // each_out * each_in
-    stop = ((outputs[1] - 1) // each_out + 1) * each_in
+    if reach is not None:
+        start, stop = outputs[0] - reach, outputs[1] + reach
+    else:
+        each_in, each_out = channels[0] // groups, channels[1] // groups
+        start = outputs[0] // each_out * each_in
+        stop = ((outputs[1] - 1) // each_out + 1) * each_in
     ends = [sum(rows[: t + 1]) for t in range(len(rows))]
     reading = [t for t in range(len(rows)) if ends[t] > start and ends[t] - rows[t] < stop]
     return range(reading[0], reading[-1] + 1)

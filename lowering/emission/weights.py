@@ -191,12 +191,26 @@ def loads_of(graph: Graph, node: Node) -> list[WeightLoad]:
     columns = operation.output_tiles(graph.packed_in(node), PARTITIONS)
     ends = np.cumsum(columns).tolist()
     channels = (node.before[0], operation.channels)
-    reads = [tiles_read(rows, channels, operation.filter_groups, (end - size, end)) for end, size in zip(ends, columns)]
+    reach = _reach_of(graph, node)
+    reads = [
+        tiles_read(rows, channels, operation.filter_groups, (end - size, end), reach)
+        for end, size in zip(ends, columns)
+    ]
     itemsize = itemsize_of_weights(graph, node)
     form = operation.filter_form
     made = made_on_chip(form, len(columns))
     count = _pixel_products(node) if form is Form.PRODUCTS else matrices(form, steps_of(operation))
     return weight_loads(rows, columns, reads, count, itemsize, made)
+
+
+def _reach_of(graph: Graph, node: Node) -> int | None:
+    """Return the largest distance between an output channel of a node and an input channel with a non-zero filter, or
+    None if it is not known."""
+    convolution = node.operation.convolved
+    if convolution is None or node.filters is None or graph.packed_in(node) > 1:
+        return None
+    is_in_order = convolution.taps.count == convolution.rows_at_once == 1 and convolution.form is Form.DIRECT
+    return node.filters.reach if is_in_order else None
 
 
 def _pixel_products(node: Node) -> int:

@@ -71,4 +71,4 @@ def _is_divided_later(graph: Graph, number: int) -> bool:
 def _divided(node: Node, elements: int) -> Node:
     assert node.filters is not None
     share = np.float32(1 / elements)
-    return replace(node, filters=node.filters.changed(node.filters.shape, lambda array: array * share))
+    return replace(node, filters=node.filters.times(share))

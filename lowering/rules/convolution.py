@@ -9,11 +9,15 @@ from ...models.layers import Conv2d, Dense
 from ...simulator.machine.chip import PARTITIONS
 from ..builder import GraphBuilder, lowers
 from ..graph.filters import ungrouped
+from .along_channels import convolve_along_channels, is_along_channels
 
 
 @lowers(Conv2d)
 def convolution(builder: GraphBuilder, layer: Conv2d) -> None:
     """Append a convolution; if its input channels are stored in another order, its filters are permuted accordingly."""
+    if is_along_channels(builder, layer):
+        convolve_along_channels(builder, layer)
+        return
     read, groups = layer.inputs[0], layer.groups
     after = layer.output_shape(builder.shapes[read])
     is_depthwise = groups == layer.in_channels

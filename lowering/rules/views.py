@@ -11,6 +11,7 @@ from ...simulator.machine.chip import PARTITIONS
 from ..builder import GraphBuilder, lowers
 from ..graph.channels import joined
 from ..graph.graph import Unsupported
+from .along_channels import is_read_along_channels
 from .splitting import split_for_slices
 
 
@@ -34,7 +35,7 @@ def reshape(builder: GraphBuilder, layer: Reshape) -> None:
     otherwise, the image is copied through HBM.
     """
     shape = builder.shapes[layer.inputs[0]]
-    if len(layer.shape) != 3 or layer.shape == shape:
+    if len(layer.shape) != 3 or layer.shape == shape or is_read_along_channels(builder, layer):
         keep(builder, layer)
         return
     is_input = builder.is_whole and layer.inputs[0] == INPUT

@@ -85,3 +85,8 @@ def test_small_loads_share_a_dma(sizes: list[tuple[int, int]], item_bytes: int) 
         assert len(own) == 1 or run.elements * item_bytes <= SHARED_BYTES
     together = [one.elements + other.elements for one, other in itertools.pairwise(runs)]
     assert all(elements * item_bytes > SHARED_BYTES for elements in together)
+
+
+@pytest.mark.parametrize(("reach", "expected"), [(0, [1]), (1, [0, 1, 2]), (128, [0, 1, 2]), (129, [0, 1, 2, 3])])
+def test_with_a_reach_only_tiles_near_the_outputs_are_read(reach: int, expected: list[int]) -> None:
+    assert list(tiles_read([128] * 5, (640, 640), 1, (128, 256), reach)) == expected
