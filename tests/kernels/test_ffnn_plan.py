@@ -23,7 +23,7 @@ def test_blocks_are_even_where_that_takes_no_tile_more(rows: int, blocks: list[i
     assert [block.size for block in row_blocks(rows, 4)] == blocks
 
 
-@given(SIZES, SIZES, SIZES, SIZES, st.sampled_from([2, 4]), st.sampled_from([64, 192, 224]))
+@given(SIZES, SIZES, SIZES, st.integers(1, MOST_CLASSES), st.sampled_from([2, 4]), st.sampled_from([64, 192, 224]))
 def test_what_is_held_fits(n: int, d: int, h: int, c: int, size: int, room: int) -> None:
     """The values of a block, and either all weights or three panels of them."""
     plan = plan_fused(Sizes(n, d, h, c, size), room * 1024, LEAST_ROWS[size])

@@ -58,8 +58,8 @@ def test_pools_of_phases_compute_what_the_golden_model_does(data: st.DataObject)
     """Also with packed rows, packed images, windows that extend over the edge, bands, and passes of some of the
     images."""
     window = data.draw(st.tuples(st.integers(1, 4), st.integers(2, 4)))
-    padding = data.draw(st.sampled_from([(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 1, 0), (1, 0, 0, 1)]))
-    assume(max(padding[::2]) < window[0] and max(padding[1::2]) < window[1])
+    margins = [(0, 0, 0, 0)] if window[0] == 1 else [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 1, 0), (1, 0, 0, 1)]
+    padding = data.draw(st.sampled_from(margins))
     pool = {
         "window": window,
         "stride": data.draw(st.sampled_from([(2, 2), (2, 2), (1, 2), (3, 3), (2, 3)])),
