@@ -21,6 +21,7 @@ import nki.language as nl
 from ..activation_functions import activate
 from ..arrangement import permute_images
 from ..attention_operation import ReshapePixels
+from ..operation_fields import with_fields
 from ..program import NO_SIDES, Beside, Border, Pad, PixelShuffle, Rearrange
 from ..tiling.packing import ceil_div, tile_sizes
 from ..tiling.tiles import PARTITIONS, even_tiles, sbuf_tile
@@ -108,10 +109,18 @@ def place_beside(launch, number, operation: Beside, operands):
 
 
 def reshape_pixels(launch, number, operation: ReshapePixels, operands):
-    """Reshape the pixels of each channel, through a copy without the margin."""
+    """Reshape the pixels of each channel, through a copy without the margin.
+
+    If neither the value nor the result has a margin, the result is a view of the value, without a copy.
+    """
     (value,) = operands
-    output = launch.output_of(operation, value.heights)
     shape = (operation.rows, operation.columns)
+    if _is_view(launch, operation, value):
+        views = tuple(
+            tile[0:height].flatten_dims(2, 3).reshape_dim(2, shape) for tile, height in zip(value.tiles, value.heights)
+        )
+        return with_fields(value, tiles=views, rows=operation.rows, columns=operation.columns)
+    output = launch.output_of(operation, value.heights)
     for t in range(len(value.tiles)):
         source, engine = value.inside(t), ENGINES[t % 2]
         if value.margins[t] != NO_SIDES:
@@ -124,6 +133,14 @@ def reshape_pixels(launch, number, operation: ReshapePixels, operands):
         pixels = source.flatten_dims(2, 3).reshape_dim(2, shape)
         nisa.tensor_copy(dst=output.inside(t), src=pixels, engine=engine)
     return output
+
+
+def _is_view(launch, operation: ReshapePixels, value):
+    """True if the pixels of a value that is in SBUF need not be copied to be reshaped."""
+    has_margins = operation.margin != NO_SIDES or any(margins != NO_SIDES for margins in value.margins)
+    if operation.split or operation.into is not None or has_margins or value.hbm is not None or any(value.pitches):
+        return False
+    return value.dtype == launch.dtype_of(operation) and value.column_phases == operation.column_phases == 1
 
 
 def _permute_pixels(target, pixels, operation: ReshapePixels):

@@ -42,6 +42,7 @@ from .linear import LinearLayers
 from .sink import sink_affines
 from .stacks import compute_parts
 from .taps import drop_unmet_taps
+from .weighted_means import average_by_weights
 
 _Activated = (Conv2d, Dense, Affine, Combine)
 _SIXTH = 1 / 6
@@ -95,6 +96,7 @@ class _Fusing:
 
     def sink(self) -> None:
         """Move affine maps into the layers that read them, and compute stacked values part by part."""
+        self.layers, self.tensors = average_by_weights(self.layers, self.tensors, self.shapes)
         self.layers, self.tensors, self.outputs = sink_affines(self.layers, self.tensors, self.shapes, self.outputs)
         self.layers, self.tensors = compute_parts(self.layers, self.tensors, self._update_shapes(), self.outputs)
         self._update_shapes()
@@ -186,9 +188,8 @@ def _hard_sigmoid(state: _Fusing, layer: Layer) -> Layer | None:
     plus = state.source(clip)
     if not isinstance(plus, Affine) or plus.activation != "identity":
         return None
-    if not (_all(state, plus, 1.0, 3.0) and _all(state, layer, _SIXTH, 0.0)):
-        return None
-    return Activation(layer.name, "hardsigmoid", (_SIXTH, 0.5), inputs=plus.inputs)
+    is_hard = _all(state, plus, 1.0, 3.0) and _all(state, layer, _SIXTH, 0.0)
+    return Activation(layer.name, "hardsigmoid", (_SIXTH, 0.5), inputs=plus.inputs) if is_hard else None
 
 
 def _all(state: _Fusing, layer: Affine, scale: float, shift: float) -> bool:

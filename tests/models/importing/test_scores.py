@@ -328,7 +328,7 @@ def test_as_torch_export_guards_rows_without_keys(tmp_path: Path) -> None:
 
 
 def test_a_mean_of_tokens_by_weights(tmp_path: Path) -> None:
-    """As in global context: one query, whose scores are the softmax of a mask over all pixels."""
+    """As in global context: the softmax of a mask over all pixels. No attention remains (test_weighted_means.py)."""
     chain = Chain(6, 4, 5)
     chain.conv((6, 6), (1, 1))
     x = chain.value
@@ -338,5 +338,4 @@ def test_a_mean_of_tokens_by_weights(tmp_path: Path) -> None:
     chain.add("Reshape", chain.constant([-1, 1, 20]))
     weights = chain.add("Unsqueeze", chain.constant([3]), first=chain.add("Softmax", axis=2))
     chain.add("MatMul", weights, first=values)
-    (attention,) = attentions(ends(chain, 6, tmp_path))
-    assert attention.is_linear
+    assert not attentions(ends(chain, 6, tmp_path))
