@@ -40,11 +40,12 @@ def describe_answers(named: NamedOutput, labelled: bool) -> str:
 def describe_boxes(head: BoxHead, labelled: bool) -> str:
     """Describe the boxes of a detector."""
     classes = f"{head.classes} class{'es' if head.classes > 1 else ''}"
+    any_class = "of any class " if head.agnostic else ""
     extras = [
         *(["oriented"] if head.angle else []),
         *(["masks"] if head.masks else []),
         *([f"{head.keypoints} keypoints"] if head.keypoints else []),
-        "end to end" if head.ended or not head.suppress else "overlapping ones suppressed",
+        "end to end" if head.ended or not head.suppress else f"overlapping ones {any_class}suppressed",
     ]
     names = "" if labelled else ", numbered (--labels names them)"
     return f"boxes of {classes}, {', '.join(extras)}{names}; trninfer detect finds them"

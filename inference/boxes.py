@@ -78,19 +78,19 @@ def find_boxes(
             confidences = scores[np.arange(len(scores)), classes]
             candidates = np.flatnonzero(confidences > limits.confidence)
         else:
-            candidates, confidences, classes = (_likeliest if head.scores == "softmax" else _highest)(scores, limits)
+            has_one_class = head.agnostic or head.scores == "softmax"
+            candidates, confidences, classes = (_likeliest if has_one_class else _highest)(scores, limits)
     if head.ended or not head.suppress:
         corners = _corners(head, size, table, candidates)
     else:
         best = candidates[np.argsort(-confidences[candidates], kind="stable")[:MAX_CANDIDATES]]
         corners = _corners(head, size, table, best)
+        groups = np.zeros_like(best) if head.agnostic else classes[best]
         if head.angle:
             oriented = _oriented(head, corners, table, best)
-            survivors = suppress_oriented(oriented, confidences[best], classes[best], limits.iou)[
-                : limits.max_detections
-            ]
+            survivors = suppress_oriented(oriented, confidences[best], groups, limits.iou)[: limits.max_detections]
         else:
-            survivors = suppress(corners, confidences[best], classes[best], limits.iou, limits.max_detections)
+            survivors = suppress(corners, confidences[best], groups, limits.iou, limits.max_detections)
         candidates, corners = best[survivors], corners[survivors]
         confidences, classes = confidences[candidates], classes[candidates]
     masks = np.asarray(table[candidates, head.columns.masks], np.float32)
@@ -160,7 +160,7 @@ def _highest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray
 
 def _likeliest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (box, score, class) for the boxes with the highest maximum scores, each with its most probable class, as a
-    DETR does."""
+    DETR and an end-to-end YOLO with `agnostic_nms` do."""
     best = scores.max(axis=1)
     rows = np.argsort(-best, kind="stable")[: limits.max_detections]
     rows = rows[best[rows] > limits.confidence]

@@ -59,6 +59,9 @@ class BoxHead:
     """True if the score of the background is the last one instead of the first."""
     suppress: bool = True
     """True to suppress overlapping boxes of a class; False if the network was trained to yield one box per object."""
+    agnostic: bool = False
+    """True if boxes are selected regardless of their classes: overlapping boxes of different classes are suppressed
+    too, and a box has only its most probable class."""
     ended: bool = False
     """True if rows are already selected: x1, y1, x2, y2, score, class, then masks and keypoints."""
     masks: int = 0

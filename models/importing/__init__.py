@@ -31,7 +31,7 @@ from .onnx_graph import Walk, unsupported
 from .onnx_input import GraphSource, graph_input
 from .onnx_labels import labels_in
 from .onnx_runtime import Comparison, ImportedGraph, RejectedError, compare
-from .onnx_selection import SUPPRESSION, outputs_before_selection
+from .onnx_selection import SUPPRESSION, outputs_before_selection, selected_as_in
 from .picture import PreprocessingOptions, assumed
 from .preprocessor import Beside, read_beside
 from .refused import refuse
@@ -309,8 +309,10 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
         properties = properties.with_pictures(specified.pictures)
     walk = _walk(graph, part, properties)
     meaning = _decide_outputs(walk, graph, part, exporter, properties, options)
-    if wanted and not options.output_names and meaning.outputs[0].output.kind != "boxes":
-        raise ModelError(unsupported(graph, cut_graph(graph, ())))
+    if wanted and not options.output_names:
+        if meaning.outputs[0].output.kind != "boxes":
+            raise ModelError(unsupported(graph, cut_graph(graph, ())))
+        meaning = meaning._replace(outputs=selected_as_in(graph, meaning.outputs, options.boxes))
     outputs, source, known = meaning.outputs, meaning.source, meaning.properties
     labels, labels_from = known.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)

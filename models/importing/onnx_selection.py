@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 
+from .box_spec import BoxSpec
+from .builder import BuiltOutput
 from .onnx_cut import needed_names, sorted_nodes
 from .onnx_file import Graph, Node
 
 SUPPRESSION = "NonMaxSuppression"
-SELECTING = (SUPPRESSION, "TopK", "NonZero", "ArgMax", "Loop")
+_CLASS, _SCORE = "ArgMax", "ReduceMax"
+SELECTING = (SUPPRESSION, "TopK", "NonZero", _CLASS, "Loop")
 
 
 def outputs_before_selection(graph: Graph) -> tuple[str, ...]:
@@ -23,6 +28,36 @@ def outputs_before_selection(graph: Graph) -> tuple[str, ...]:
     rows = {output: _last_before(nodes, inputs, needed_names(nodes, [output]), output) for output in graph.outputs}
     selected = next(filter(None, rows.values()), "")
     return (selected, *(output for output in graph.outputs if not rows[output])) if selected else ()
+
+
+def selected_as_in(graph: Graph, outputs: list[BuiltOutput], spec: BoxSpec | None) -> list[BuiltOutput]:
+    """Return the outputs of a detector, whose boxes are selected regardless of their classes if the graph does this and
+    the specification does not state it."""
+    head = outputs[0].output.boxes
+    is_stated = spec is not None and "agnostic" in spec.fields
+    if head is None or head.ended or is_stated or not ignores_classes(graph):
+        return outputs
+    output = dataclasses.replace(outputs[0].output, boxes=dataclasses.replace(head, agnostic=True))
+    return [dataclasses.replace(outputs[0], output=output), *outputs[1:]]
+
+
+def ignores_classes(graph: Graph) -> bool:
+    """Return True if a graph selects boxes regardless of their classes, as Ultralytics exports with `agnostic_nms`.
+
+    An ArgMax finds the class of each box, and a ReduceMax its score; the last selection depends on the score alone.
+    """
+    depends_on: dict[str, frozenset[str]] = {}  # the operators _CLASS and _SCORE on which each value depends
+    last: frozenset[str] = frozenset()
+    nodes = sorted_nodes(graph.nodes)
+    needed = needed_names(nodes, graph.outputs)
+    for node in nodes:
+        found = frozenset(itertools.chain.from_iterable(depends_on.get(name, ()) for name in node.inputs))
+        found |= {node.op} & {_CLASS, _SCORE}
+        depends_on |= dict.fromkeys(node.outputs, found)
+        if node.op in SELECTING and node.op != _CLASS and needed.intersection(node.outputs):
+            last = found
+    has_class = any(_CLASS in depends_on.get(name, ()) for name in graph.outputs)
+    return has_class and last == {_SCORE}
 
 
 def _nearest_common(dominators: Sequence[int], depths: Sequence[int], one: int, other: int) -> int:

@@ -1,5 +1,7 @@
 """Boxes: decoding and suppression, compared with plain Python loops over random heads."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -141,6 +143,20 @@ def test_ended_rows_are_taken_as_they_are():
     assert found.classes.tolist() == [0, 1]  # class 7 is out of range
     assert found.corners[0].tolist() == [1, 1, 9, 9]
     assert len(find_boxes(head, (16, 16), rows, {}, Limits(max_detections=1)).classes) == 1
+
+
+def test_an_agnostic_head_selects_boxes_regardless_of_their_classes():
+    rows = np.array([[0, 0, 9, 9, 0.6, 0.5], [0, 0, 9, 8, 0.1, 0.4], [20, 0, 29, 9, 0.3, 0]], np.float32)
+    by_class, agnostic = (BoxHead(2, "rows", "corners", agnostic=choice) for choice in (False, True))
+    assert find_boxes(by_class, (32, 32), rows, {}, Limits()).classes.tolist() == [0, 1, 0]
+    assert find_boxes(agnostic, (32, 32), rows, {}, Limits()).classes.tolist() == [0, 0]
+    ended = dataclasses.replace(agnostic, suppress=False)  # each box with one class
+    found = find_boxes(ended, (32, 32), rows, {}, Limits())
+    assert (found.classes.tolist(), found.confidences.tolist()) == ([0, 1, 0], pytest.approx([0.6, 0.4, 0.3]))
+    oriented = np.concatenate([rows, np.zeros((3, 1), np.float32)], axis=1)
+    for choice, count in ((False, 3), (True, 2)):
+        head = BoxHead(2, "rows", "centre", angle=True, agnostic=choice)
+        assert len(find_boxes(head, (32, 32), oriented, {}, Limits()).classes) == count
 
 
 def test_a_head_that_needs_no_suppression_may_answer_a_box_for_two_classes():

@@ -11,7 +11,7 @@ from trninfer.models.boxes import BoxHead
 from trninfer.models.errors import ModelError
 from trninfer.models.importing import import_network
 from trninfer.models.importing.onnx_file import Graph, GraphInput, Node
-from trninfer.models.importing.onnx_selection import outputs_before_selection
+from trninfer.models.importing.onnx_selection import ignores_classes, outputs_before_selection
 
 
 def graph(lines: str, *outputs: str) -> Graph:
@@ -57,6 +57,41 @@ def test_all_rows_replace_the_selected_ones(ending: str, rows: str) -> None:
     assert outputs_before_selection(graph(BODY + ending.strip(), "out")) == (rows,)
     with_masks = graph(BODY + "maps = Conv features w2" + ending, "maps", "out")
     assert outputs_before_selection(with_masks) == (rows, "maps")
+
+
+# As Ultralytics writes them: with nms=True, for oriented boxes with nms=True, and end to end.
+CLASSES = f"""{BODY.strip()}
+each = Slice table
+four = Slice table
+sure = ReduceMax each
+kinds = ArgMax each
+"""
+OVERLAPS = """picked = NonMaxSuppression compared sure
+out = Concat four sure kinds picked
+"""
+ORIENTED = """order = TopK sure
+matrix = Gather compared order
+picked = NonZero matrix
+out = Concat four sure kinds picked
+"""
+ENDED = """best, places = TopK sure
+out = Gather four kinds best places
+"""
+
+
+@pytest.mark.parametrize(
+    ("by_class", "regardless"),
+    [
+        ("compared = Add four kinds\n" + OVERLAPS, "compared = Mul four w\n" + OVERLAPS),
+        ("compared = Add four kinds\n" + ORIENTED, "compared = Mul four w\n" + ORIENTED),
+        (BY_SCORE, ENDED),
+        ("picked = NonMaxSuppression four each\nout = Gather four picked", "compared = Mul four w\n" + OVERLAPS),
+    ],
+)
+def test_whether_boxes_are_selected_by_class(by_class: str, regardless: str) -> None:
+    assert not ignores_classes(graph(CLASSES + by_class.strip(), "out"))
+    assert ignores_classes(graph(CLASSES + regardless.strip(), "out"))
+    assert not ignores_classes(graph(BODY.strip(), "table"))
 
 
 def test_several_selected_outputs_have_the_same_rows() -> None:
