@@ -15,6 +15,7 @@ GROUP_NORM_PIXELS = 4096  # pixels of a channel processed together: 16 KiB of a 
 MOST_POWERS = 64  # for up to this many images, powers are faster than a lookup table
 MOST_IN_PSUM = 2  # for up to this many tiles, sums stay in PSUM
 MOST_SUMMED = 512  # up to this many pixels, sums of squares are as exact as 16-bit pixels
+FEW_PIXELS = 100  # for fewer pixels, a second instruction for the shift takes less time than combining the constants
 MANY_PIXELS = 256  # for this many pixels per image or more, one instruction per image is as fast
 
 
@@ -22,10 +23,12 @@ def group_matrices(parts, each, share=1.0):
     """For each tile of channels, list as [index, matrix] the tiles with which it shares groups of `each` channels.
 
     The matrix is float32 [channels of the other tile, channels of this tile], with `share` where two channels share a
-    group.
+    group. If all channels belong to one group, there is a single list, whose matrices have 128 columns.
     """
     ones = nl.ndarray((PARTITIONS, PARTITIONS), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=share, engine=nisa.engine.vector)
+    if len(parts) > 1 and parts[len(parts) - 1].end <= each:
+        return [[[part.index, ones[0 : part.size]] for part in parts]]
     matrices = []
     for part in parts:
         first, last = part.start // each, (part.end - 1) // each
@@ -77,13 +80,24 @@ def group_norm_tiles(targets, sources, parts, each, numbers):
     most = max(1, GROUP_NORM_PIXELS // (rows * columns))
     for some in even_tiles(images, min(most, nl.tile_size.psum_bank_fmax)):
         means, variances = (_statistics_by_image if by_image else _statistics)(same, sources, some)
-        for t, source in enumerate(sources):
-            channels = source.shape[0]
-            factor = nl.ndarray((channels, some.size), dtype=nl.float32, buffer=nl.sbuf)
-            _inverse_root(factor, variances[t], epsilon[0:channels])
+        roots = []
+        for variance in variances:
+            root = nl.ndarray(variance.shape, dtype=nl.float32, buffer=nl.sbuf)
+            _inverse_root(root, variance, epsilon[0 : variance.shape[0]])
+            roots.append(root)
+        of_tiles = zip(_for_tiles(means, sources), _for_tiles(roots, sources))
+        for t, (source, (mean, factor)) in enumerate(zip(sources, of_tiles)):
             if scales is not None:
-                nisa.tensor_scalar(dst=factor, data=factor, op0=nl.multiply, operand0=scales[t])
-            _normalise(targets[t], source, some, means[t], factor, None if shifts is None else shifts[t])
+                root, factor = factor, nl.ndarray(factor.shape, dtype=nl.float32, buffer=nl.sbuf)
+                nisa.tensor_scalar(dst=factor, data=root, op0=nl.multiply, operand0=scales[t])
+            _normalise(targets[t], source, some, mean, factor, None if shifts is None else shifts[t])
+
+
+def _for_tiles(numbers, sources):
+    """Return the statistics [P, images] of each tile of channels. Tiles of a single group share them."""
+    if len(numbers) == len(sources):
+        return numbers
+    return [numbers[0][0 : source.shape[0]] for source in sources]
 
 
 def _statistics(same, sources, images):
@@ -92,7 +106,7 @@ def _statistics(same, sources, images):
     Each instruction processes all images together.
     """
     means = _over_groups(same, [_sums(tile, images, None) for tile in sources])
-    squares = [_sums(tile, images, mean) for tile, mean in zip(sources, means)]
+    squares = [_sums(tile, images, mean) for tile, mean in zip(sources, _for_tiles(means, sources))]
     return means, _over_groups(same, squares)
 
 
@@ -112,7 +126,7 @@ def _statistics_by_image(same, sources, images):
         return _pooled(same, [tile_moments[:, 0] for tile_moments in moments])
     means = _over_groups(same, [tile_moments[:, :, 0] for tile_moments in moments])
     spreads = []
-    for tile_moments, mean in zip(moments, means):
+    for tile_moments, mean in zip(moments, _for_tiles(means, sources)):
         away, spread = (nl.ndarray(mean.shape, dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
         nisa.tensor_tensor(dst=away, data1=tile_moments[:, :, 0], data2=mean, op=nl.subtract)
         _square(spread, away, nl.add, tile_moments[:, :, 1])
@@ -248,14 +262,15 @@ def _centred(data, means):
 
 def _over_groups(same, sums):
     """Sum over all channels of a group, for each tile of channels: float32 [P, images], in PSUM if there are only a few
-    tiles."""
+    tiles. If all channels belong to one group, the result is a single tile of 128 partitions."""
     totals = []
-    for tile_sums, sharing in zip(sums, same):
-        total = nl.ndarray(tile_sums.shape, dtype=nl.float32, buffer=nl.psum)
+    for sharing in same:
+        shape = (sharing[0][1].shape[1], *sums[0].shape[1:])
+        total = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
         for n, (index, matrix) in enumerate(sharing):
             nisa.nc_matmul(dst=total, stationary=matrix, moving=sums[index], accumulate=n > 0)
         if len(same) > MOST_IN_PSUM:
-            banked, total = total, nl.ndarray(tile_sums.shape, dtype=nl.float32, buffer=nl.sbuf)
+            banked, total = total, nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
             nisa.tensor_copy(dst=total, src=banked)
         totals.append(total)
     return totals
@@ -266,7 +281,11 @@ def _normalise(target, tile, some, means, factors, shift):
 
     `means` and `factors` are [P, images]. `shift` may be None.
     """
-    is_large = tile.shape[2] * tile.shape[3] >= MANY_PIXELS
+    pixels = tile.shape[2] * tile.shape[3]
+    if some.size == 1 and shift is not None and tile.dtype != nl.float32 and pixels >= FEW_PIXELS:
+        _scale_and_shift(target, tile, some, (means, factors, shift))
+        return
+    is_large = pixels >= MANY_PIXELS
     for part in even_tiles(some.size, 1 if is_large else some.size):
         columns = slice(part.start, part.end)
         images = Tile(some.index, some.start + part.start, part.size, some.start + part.end)
@@ -285,3 +304,25 @@ def _normalise(target, tile, some, means, factors, shift):
                 nisa.tensor_tensor(dst=normal, data1=away, data2=_on_pixels(factor, data), op=nl.multiply)
             if shift is not None:
                 nisa.activation(dst=result, op=nl.copy, data=normal, bias=shift)
+
+
+def _scale_and_shift(target, tile, image, numbers):
+    """Compute x * factor - (mean * factor - shift) for an image of 16-bit pixels, with one instruction for the pixels.
+
+    `numbers`: mean, factor and shift, float32 [P, 1]. The difference has fewer digits than (x - mean) * factor if the
+    mean is large, but still more than 16-bit pixels have.
+    """
+    mean, factor, shift = numbers
+    less = nl.ndarray(factor.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(
+        dst=less,
+        data=mean,
+        op0=nl.multiply,
+        operand0=factor,
+        op1=nl.subtract,
+        operand1=shift,
+        engine=nisa.engine.vector,
+    )
+    for piece in _pieces(tile):
+        data, result = (_piece(side, image, piece) for side in (tile, target))
+        nisa.tensor_scalar(dst=result, data=data, op0=nl.multiply, operand0=factor, op1=nl.subtract, operand1=less)
