@@ -15,7 +15,7 @@ from .importer import Importer
 from .onnx_file import Node
 from .operators.rearranging import mix_entries
 from .scores import Scores, attend
-from .steps import affine_view
+from .steps import LARGEST, affine_view
 from .view import View
 
 
@@ -44,7 +44,7 @@ def _compute(importer: Importer, scores: Scores, batched: bool) -> View:
     """Return a view [*lead, queries, keys] of a layer that computes the scores."""
     if scores.is_softmax:
         return attend(importer, scores, _identity(importer, scores.keys), batched)
-    plain = dataclasses.replace(scores, bias=None)
+    plain = dataclasses.replace(scores, bias=None, kept=None)
     last = len(scores.shape) - 1
     if scores.queries.shape[-2] < scores.keys.shape[-2]:  # use the transpose, for which the identity matrix is smaller
         plain = dataclasses.replace(plain, queries=scores.keys, keys=scores.queries)
@@ -52,7 +52,10 @@ def _compute(importer: Importer, scores: Scores, batched: bool) -> View:
         result = result.permuted((*range(last - 1), last, last - 1))
     else:
         result = attend(importer, plain, _identity(importer, plain.keys), batched)
-    return result if scores.bias is None else affine_view(importer, result, np.ones(1), scores.bias)
+    if scores.bias is None:
+        return result
+    kept = np.ones(1) if scores.kept is None else scores.kept.astype(np.float64)
+    return affine_view(importer, result, kept, np.clip(scores.bias, -LARGEST, LARGEST))
 
 
 def _identity(importer: Importer, keys: View) -> View:

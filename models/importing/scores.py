@@ -23,15 +23,15 @@ from .onnx_attributes import integer
 from .onnx_file import Node
 from .operators.rearranging import slice_axis
 from .operators.reducing import sum_axes
-from .steps import affine_view, chosen_everywhere, combine_views, widen
+from .steps import LARGEST, affine_view, chosen_everywhere, combine_views, widen
 from .view import Factor, View
 
 OF_TWO_VALUES = (
     "a product of two values that depend on the input is supported only as attention: a softmax over keys, and then a "
     "product with a third value"
 )
-LARGEST_BIAS = 30_000.0  # fits in float16, and exp(-LARGEST_BIAS) is 0
-LARGE = 1_000.0  # values less than -LARGE are treated as a mask
+LARGE = 1_000.0  # scores that are lower than others by LARGE are masked: their weights are 0
+LEAST_MASK = 1e8  # a number of this size leaves nothing of the scores to which it is added, because of rounding
 MOVING = (
     "Reshape",
     "Transpose",
@@ -51,13 +51,15 @@ MOVING = (
 class Scores:
     """scale * queries keys^T + bias, [*lead, queries, keys]: the elements of the layer named by views, in order.
 
-    Queries and keys are [*lead, tokens, features]; the bias is [*lead, queries, keys].
+    Queries and keys are [*lead, tokens, features]; the bias is [*lead, queries, keys], as is `kept`. Where `kept` is
+    False, the product is replaced with 0, so that only the bias remains.
     """
 
     queries: View
     keys: View
     scale: float = 1.0
     bias: np.ndarray | None = None
+    kept: np.ndarray | None = None
     is_softmax: bool = False
 
     @property
@@ -127,7 +129,7 @@ def change_scores(importer: Importer, node: Node) -> None:
         axis = importer.axis(view, integer(node, "axis", -1 if importer.opset >= 13 else 1))
         if view.axes[axis] != (Factor(scores.shape[-1], 1),)[: scores.shape[-1] > 1] or axis != len(view.axes) - 1:
             raise ModelError("the softmax of a product of two values must be computed along the axis of the keys")
-        new_scores = dataclasses.replace(scores, is_softmax=True)
+        new_scores = dataclasses.replace(_without_masked_rows(importer, scores), is_softmax=True)
     elif node.op == "Where":
         new_scores = _masked(importer, node, view, scores, position)
     elif node.op in ("Mul", "Div", "Add", "Sub"):
@@ -179,7 +181,7 @@ def _with_numbers(importer: Importer, node: Node, view: View, scores: Scores, pl
 
 
 def _masked(importer: Importer, node: Node, view: View, scores: Scores, place: int) -> Scores:
-    """Replace some scores with a number; a large negative number acts as a mask."""
+    """Replace some scores with constants; a large negative number acts as a mask."""
     condition = importer.constant(node, 0)
     if condition is None or place == 0:
         raise ModelError(OF_TWO_VALUES)
@@ -187,15 +189,41 @@ def _masked(importer: Importer, node: Node, view: View, scores: Scores, place: i
     is_kept = condition.astype(bool) if place == 1 else ~condition.astype(bool)
     if is_kept.all():
         return scores
-    if not (other < -LARGE).all():
-        raise ModelError("entries of a product of two values may be replaced only by a mask")
-    mask = np.where(is_kept, np.float32(0), np.float32(-LARGEST_BIAS))
-    return _biased(scores, _in_order(importer, view, scores, mask))
+    kept = _in_order(importer, view, scores, is_kept)
+    bias = np.zeros((), np.float32) if scores.bias is None else scores.bias
+    bias = np.where(kept, bias, _in_order(importer, view, scores, other))
+    return dataclasses.replace(scores, bias=bias, kept=kept if scores.kept is None else scores.kept & kept)
 
 
 def _biased(scores: Scores, bias: np.ndarray) -> Scores:
     total = bias if scores.bias is None else scores.bias + bias
-    return dataclasses.replace(scores, bias=np.clip(total, -LARGEST_BIAS, LARGEST_BIAS))
+    leaves = np.abs(bias) < LEAST_MASK
+    kept = leaves if scores.kept is None else scores.kept & leaves
+    return dataclasses.replace(scores, bias=total, kept=None if kept.all() else kept)
+
+
+def _without_masked_rows(importer: Importer, scores: Scores) -> Scores:
+    """Return scores for a softmax over the keys, whose bias alone masks keys.
+
+    If all keys of a query are masked, their largest bias becomes 0 where it would be clipped, and the query becomes 0
+    if nothing of the product is kept, so that the weights of these keys are equal. Raises ModelError if the product is
+    kept for some of them.
+    """
+    if scores.bias is None:
+        return scores
+    bias = scores.bias
+    largest = bias.max(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # infinity minus infinity: the file computes NaN
+        bias = np.where(largest < -LARGEST, np.nan_to_num(bias - largest, neginf=-LARGEST), bias)
+    if scores.kept is not None:
+        matters = bias - bias.max(axis=-1, keepdims=True) > -LARGE
+        is_lost = (matters & ~scores.kept).any(axis=-1, keepdims=True)
+        if (is_lost & (matters & scores.kept)).any():
+            raise ModelError("entries of a product of two values may be replaced only by a mask")
+        if is_lost.any():
+            queries = affine_view(importer, scores.queries, 1.0 - is_lost, np.zeros(1))
+            scores = dataclasses.replace(scores, queries=queries)
+    return dataclasses.replace(scores, bias=np.clip(bias, -LARGEST, LARGEST), kept=None)
 
 
 def _in_order(importer: Importer, view: View, scores: Scores, values: np.ndarray) -> np.ndarray:

@@ -16,6 +16,15 @@ from .onnx_file import Node
 from .spread import spread
 from .view import View
 
+LARGEST = 30_000.0  # replaces infinity in masks and padding: fits in float16, even twice, and exp(-LARGEST) is 0
+LEAST_INFINITE = 1e30  # larger numbers are treated as infinity, such as the largest float32, which overflows bfloat16
+
+
+def finite(values: np.ndarray) -> np.ndarray:
+    """Return values with +-LARGEST instead of infinity: 0 times infinity is NaN, and overflows in 16 bits give
+    infinity."""
+    return np.where(np.abs(values) >= LEAST_INFINITE, np.copysign(LARGEST, values), values)
+
 
 def activate(importer: Importer, view: View, activation: str, parameters: tuple[float, ...] = ()) -> View:
     """Apply an activation to a view."""
@@ -101,7 +110,9 @@ def channel_numbers(
 
 
 def affine_view(importer: Importer, view: View, scale: np.ndarray, shift: np.ndarray) -> View:
-    """Compute view * scale + shift, where scale and shift broadcast over the view."""
+    """Compute view * scale + shift, where scale and shift broadcast over the view; the shift may be infinite (see
+    `finite`)."""
+    shift = finite(shift)
     rank = max(scale.ndim, shift.ndim)
     scale, shift = (values.reshape((1,) * (rank - values.ndim) + values.shape) for values in (scale, shift))
     if scale.size == shift.size == 1 and rank <= view.rank:  # the order of elements does not matter

@@ -11,7 +11,7 @@ from ...layers import Activation, Affine, Combine
 from ..importer import Importer
 from ..onnx_attributes import integer, number
 from ..onnx_file import Node
-from ..steps import activate, affine_view, chosen_everywhere, clip, combine_views
+from ..steps import activate, affine_view, chosen_everywhere, clip, combine_views, finite
 from ..view import View
 
 _TURNED = {"Greater": "Less", "Less": "Greater", "GreaterOrEqual": "LessOrEqual", "LessOrEqual": "GreaterOrEqual"}
@@ -96,7 +96,7 @@ def _where(importer: Importer, node: Node) -> None:
     if condition is not None and numbers is not None:
         place = 1 if numbers == node.inputs[2] else 2
         kept = condition.astype(np.float64) if place == 1 else 1 - condition.astype(np.float64)
-        filled = (1 - kept) * _finite(importer.constants[numbers].astype(np.float64))
+        filled = (1 - kept) * finite(importer.constants[numbers].astype(np.float64))
         importer.give(node, affine_view(importer, importer.data(node, place), kept, filled))
         return
     mask: View | np.ndarray = importer.data(node) if condition is None else condition.astype(np.float64)
@@ -117,7 +117,7 @@ def _chosen(importer: Importer, node: Node, place: int, mask: View | np.ndarray)
     """Return the input at `place` where the mask selects it, and 0 elsewhere; None if the input is constant 0."""
     values = importer.constants.get(node.inputs[place])
     if values is not None:
-        values = _finite(values.astype(np.float64))
+        values = finite(values.astype(np.float64))
         if not values.any():
             return None
         assert isinstance(mask, View)
@@ -146,12 +146,6 @@ def is_zero_or_one(importer: Importer, view: View) -> bool:
     if isinstance(layer, Combine) and layer.operation in ("multiply", "maximum", "add"):
         layer = importer.builder.layers.get(layer.inputs[0])
     return isinstance(layer, Activation) and layer.activation in ("step", "sign")
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    """Clip infinite values to the largest float32, because 0 times infinity is NaN."""
-    largest = float(np.finfo(np.float32).max)
-    return np.clip(values, -largest, largest)
 
 
 def _may_be_infinite(importer: Importer, name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import numpy as np
 
@@ -14,11 +13,10 @@ from ..importer import Importer
 from ..onnx_attributes import integer, padded_entries, text
 from ..onnx_file import Node
 from ..onnx_patterns import ROLL
+from ..steps import finite
 from ..view import View
 from .convolution import Movement, add_convolution
 from .rearranging import filled_entries, put_together, select_entries, slice_axis
-
-LARGEST = 30_000.0  # replaces infinite padding values; representable in float16
 
 
 def _pad(importer: Importer, node: Node) -> None:
@@ -27,8 +25,7 @@ def _pad(importer: Importer, node: Node) -> None:
     value = float(node.attributes.get("value", 0.0)) if "pads" in node.attributes else importer.scalar(node, 2, 0.0)  # type: ignore[arg-type]
     if not (pads[0] or pads[view.rank]):
         view = view.with_batch()
-    if math.isinf(value):  # for example, padding before a max-pooling
-        value = math.copysign(LARGEST, value)
+    value = float(finite(np.array(value)))  # for example, padding before a max-pooling
     if not any(pads):
         importer.give(node, view)
         return

@@ -202,9 +202,8 @@ def _constant_beside(importer: Importer, beside: View, axis: int, name: str) -> 
     if beside.batched and len(values) != 1:
         raise ModelError("cannot concatenate data with a constant that differs within a batch")
     axis_number = importer.axis(beside, axis)
-    largest = float(np.finfo(np.float32).max)
-    numbers = np.clip(values.astype(np.float64), -largest, largest)
-    return filled_entries(importer, beside, axis_number, values.shape[axis_number + beside.batched], numbers)
+    count = values.shape[axis_number + beside.batched]
+    return filled_entries(importer, beside, axis_number, count, values.astype(np.float64))
 
 
 def filled_entries(importer: Importer, view: View, axis: int, count: int, numbers: np.ndarray) -> View:
