@@ -15,7 +15,7 @@ from .text import printable
 
 if TYPE_CHECKING:
     from ..inference.picture_check import PictureCheck
-    from ..models.files import StagedModel
+    from ..models.files import Model, StagedModel
     from ..models.importing import Comparison, Imported
     from ..runtime.network_check import NetworkCheck
 
@@ -69,9 +69,7 @@ def import_model(
 ) -> None:
     """Import a network and write its model file."""
     from ..inference.picture_check import check_pictures
-    from ..models.errors import ModelError
     from ..models.importing import import_network
-    from ..runtime.network_check import check_network
     from .output import check_kept, check_output, write_stdout
 
     if expect is not None and check_folder is None:
@@ -89,13 +87,7 @@ def import_model(
         raise typer.Exit(CHECK_FAILED)
     with _stage(output, imported) as staged:
         imported = replace(imported, tensors=staged.model.tensors)  # so that only one copy is in memory
-        try:
-            trial = None if options.unchecked else check_network(staged.model, comparison.sensitivity)
-        except ModelError as error:
-            raise UsageError(f"{model}: {error}; --unchecked imports it anyway") from None
-        if trial is not None and not trial.passed:
-            complain(f"{model}: the simulator runs this network incorrectly; nothing was written ({_tried(trial)})")
-            raise typer.Exit(CHECK_FAILED)
+        trial = None if options.unchecked else _try(model, staged.model, comparison.sensitivity)
         checked = check_pictures(staged.model, check_folder, expect) if check_folder is not None else None
         try:
             staged.commit()
@@ -104,6 +96,21 @@ def import_model(
     write_stdout(summary(imported, output, trial) + (_accuracy(checked) if checked is not None else ""))
     for problem in checked.problems if checked is not None else ():
         complain(str(problem))
+
+
+def _try(path: Path, model: Model, sensitivity: float) -> NetworkCheck:
+    """Run an imported network on the simulator. Raises typer.Exit if its outputs are wrong."""
+    from ..models.errors import ModelError
+    from ..runtime.network_check import check_network
+
+    try:
+        trial = check_network(model, sensitivity)
+    except ModelError as error:
+        raise UsageError(f"{path}: {error}; --unchecked imports it anyway") from None
+    if not trial.passed:
+        complain(f"{path}: the simulator runs this network incorrectly; nothing was written ({_tried(trial)})")
+        raise typer.Exit(CHECK_FAILED)
+    return trial
 
 
 def _stage(output: Path, imported: Imported) -> StagedModel:

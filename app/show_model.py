@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,24 +83,9 @@ def to_record(model: Model, name: str) -> dict[str, Any]:
 
 def _facts(model: Model, name: str) -> list[tuple[str, str]]:
     from ..models.bundled import parse_accuracy
-    from ..models.checks import describe_shape
-    from ..models.inputs import ImageInput
-    from .network_text import describe_answers, describe_preprocessing
 
     network = model.network
-    facts = [("file", name)]
-    several = len(_inputs(network)) > 1
-    for part_name, part in _inputs(network):
-        facts.append(("input", (f"{part_name}: " if several else "") + describe_shape(part.shape)))
-        if isinstance(part, ImageInput):
-            facts.append(("pictures", describe_preprocessing(part)))
-    for output in network.named_outputs:
-        title = f"{output.name} {list(output.shape)}: " if network.others else ""
-        facts.append(("output", title + describe_answers(output, not _is_numbered(output))))
-        if output.labels and output.output.kind != "values":
-            more = len(output.labels) - SHOWN_LABELS
-            labels = ", ".join(output.labels[:SHOWN_LABELS]) + (f", ... and {more} more" if more > 0 else "")
-            facts.append(("labels", labels))
+    facts = [("file", name), *_input_facts(network), *_output_facts(network)]
     facts.append(("parameters", f"{sum(_sizes(network).values()):,} in {len(network.layers)} layers"))
     for title in ("imported_from", "trained_on", "license"):
         if model.metadata.get(title):
@@ -111,6 +97,29 @@ def _facts(model: Model, name: str) -> list[tuple[str, str]]:
     facts += [("assumed", note) for note in model.assumed] + [("noted", note) for note in model.notes]
     advice = _advice(model, name)
     return [*facts, ("to change it", advice)] if advice else facts
+
+
+def _input_facts(network: Network) -> Iterator[tuple[str, str]]:
+    from ..models.checks import describe_shape
+    from ..models.inputs import ImageInput
+    from .network_text import describe_preprocessing
+
+    several = len(_inputs(network)) > 1
+    for name, part in _inputs(network):
+        yield "input", (f"{name}: " if several else "") + describe_shape(part.shape)
+        if isinstance(part, ImageInput):
+            yield "pictures", describe_preprocessing(part)
+
+
+def _output_facts(network: Network) -> Iterator[tuple[str, str]]:
+    from .network_text import describe_answers
+
+    for output in network.named_outputs:
+        title = f"{output.name} {list(output.shape)}: " if network.others else ""
+        yield "output", title + describe_answers(output, not _is_numbered(output))
+        if output.labels and output.output.kind != "values":
+            more = len(output.labels) - SHOWN_LABELS
+            yield "labels", ", ".join(output.labels[:SHOWN_LABELS]) + (f", ... and {more} more" if more > 0 else "")
 
 
 def _advice(model: Model, name: str) -> str:

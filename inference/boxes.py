@@ -72,27 +72,18 @@ def find_boxes(
     if head.ended:
         candidates, confidences, classes = _ended(head, table, limits)
     else:
-        scores = _scores(head, table, others)
-        if head.suppress:
-            classes = scores.argmax(axis=1)
-            confidences = scores[np.arange(len(scores)), classes]
-            candidates = np.flatnonzero(confidences > limits.confidence)
-        else:
-            has_one_class = head.agnostic or head.scores == "softmax"
-            candidates, confidences, classes = (_likeliest if has_one_class else _highest)(scores, limits)
-    if head.ended or not head.suppress:
-        corners = _corners(head, size, table, candidates)
-    else:
-        best = candidates[np.argsort(-confidences[candidates], kind="stable")[:MAX_CANDIDATES]]
-        corners = _corners(head, size, table, best)
-        groups = np.zeros_like(best) if head.agnostic else classes[best]
+        has_one_class = head.agnostic or head.scores == "softmax"
+        select = _confident if head.suppress else _likeliest if has_one_class else _highest
+        candidates, confidences, classes = select(_scores(head, table, others), limits)
+    corners = _corners(head, size, table, candidates)
+    if head.suppress and not head.ended:
+        groups = np.zeros_like(classes) if head.agnostic else classes
         if head.angle:
-            oriented = _oriented(head, corners, table, best)
-            survivors = suppress_oriented(oriented, confidences[best], groups, limits.iou)[: limits.max_detections]
+            oriented = _oriented(head, corners, table, candidates)
+            kept = suppress_oriented(oriented, confidences, groups, limits.iou)[: limits.max_detections]
         else:
-            survivors = suppress(corners, confidences[best], groups, limits.iou, limits.max_detections)
-        candidates, corners = best[survivors], corners[survivors]
-        confidences, classes = confidences[candidates], classes[candidates]
+            kept = suppress(corners, confidences, groups, limits.iou, limits.max_detections)
+        candidates, confidences, classes, corners = candidates[kept], confidences[kept], classes[kept], corners[kept]
     masks = np.asarray(table[candidates, head.columns.masks], np.float32)
     boxes = BoxArrays(corners, confidences, classes, masks, _keypoints(head, size, table, others, candidates))
     return boxes._replace(oriented=_oriented(head, corners, table, candidates)) if head.angle else boxes
@@ -142,6 +133,15 @@ def _ended(head: BoxHead, table: np.ndarray, limits: Limits) -> tuple[np.ndarray
     rows = np.flatnonzero(is_good)
     rows = rows[np.argsort(-scores[rows], kind="stable")[: limits.max_detections]]
     return rows, scores[rows].astype(np.float32), classes[rows]
+
+
+def _confident(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (box, score, class) for the sufficiently confident boxes with the highest scores, before suppression."""
+    classes = scores.argmax(axis=1)
+    best = scores[np.arange(len(scores)), classes]
+    rows = np.flatnonzero(best > limits.confidence)
+    rows = rows[np.argsort(-best[rows], kind="stable")[:MAX_CANDIDATES]]
+    return rows, best[rows], classes[rows]
 
 
 def _highest(scores: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -234,27 +234,33 @@ def _broken(arguments: Sequence[str], status: int, out: str, err: str, folder: P
     if status not in (0, 1, 2, 3):
         return f"exit status {status}"
     for line in err.splitlines():
-        if not line.isprintable() or any(0xD800 <= ord(char) < 0xE000 for char in line):
-            return f"not printable: {line!r}"
-        if _WARNING.match(line):
-            return f"a warning of Python's: {line}"
-        if line.startswith("trninfer: ") and len(line) > LONGEST:
-            return f"a line of {len(line)} characters: {line}"
+        fault = _broken_line(line)
+        if fault is not None:
+            return fault
     if status >= 2 and not err:
         return f"status {status} without a message"
     written = folder / "out"
     text = written.read_text(encoding="utf-8") if written.is_file() else out
     forms = [word for flag, word in pairwise(arguments) if flag == "--format"]
+    documents = {"json": [text], "ndjson": text.splitlines()}.get(forms[0], []) if text and len(forms) == 1 else []
     try:
-        if text and forms == ["json"]:
-            json.loads(text)
-        elif text and forms == ["ndjson"]:
-            for line in text.splitlines():
-                json.loads(line)
+        for document in documents:
+            json.loads(document)
     except ValueError as error:
         return f"not {forms[0]}: {error}"
     left = sorted(path.name for path in folder.iterdir() if path.name.startswith("out") and path != written)
     return f"left over: {left}" if left and "kept in" not in err else None
+
+
+def _broken_line(line: str) -> str | None:
+    """Return the violation of a line of standard error, or None."""
+    if not line.isprintable() or any(0xD800 <= ord(char) < 0xE000 for char in line):
+        return f"not printable: {line!r}"
+    if _WARNING.match(line):
+        return f"a warning of Python's: {line}"
+    if line.startswith("trninfer: ") and len(line) > LONGEST:
+        return f"a line of {len(line)} characters: {line}"
+    return None
 
 
 def fuzz(

@@ -190,17 +190,15 @@ def print_rows(console: Console, title: str, columns: Sequence[Column], wide: bo
         console.print(text, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
 
     def row(name: Text, texts: Sequence[Text]) -> None:
-        if stacked:
-            put(_shortened(name, console.width))
-            put(Text("  ") + line(texts))
-        else:
+        if not stacked:
             put(_set(_shortened(name, name_width), name_width, False) + Text(" " * GAP) + line(texts))
+            return
+        if name.plain:
+            put(_shortened(name, console.width))
+        put(Text("  ") + line(texts))
 
     for name, heads in _heading_rows(names, visible):
-        if stacked and not name.plain:
-            put(Text("  ") + line(heads))
-        else:
-            row(name, heads)
+        row(name, heads)
     put(Text("-" * ((0 if stacked else name_width) + GAP + _width(visible))))
     for name, *cells in zip(names.cells, *(column.cells for column in visible)):
         row(name, cells)

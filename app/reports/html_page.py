@@ -21,6 +21,7 @@ from .report import plus_minus
 from .score_table import score_line
 
 if TYPE_CHECKING:
+    from ...runtime.verify import Verification
     from .regression import BaselineComparison
     from .report import Report
 
@@ -169,25 +170,25 @@ def _checks(report: Report, comparison: BaselineComparison | None) -> Markup | N
         lines.append(element("li", mark, text, class_="passed" if passed else "failed"))
 
     if report.verify is not None:
-        check = report.verify
-        line(
-            check.passed,
-            f"verify {'passed' if check.passed else 'FAILED'}: largest error {check.max_abs_error:.2g} "
-            f"(tolerance {check.tolerance:.2g}), {check.disagreements} disagreements, {check.near_ties} near-ties",
-        )
+        line(report.verify.passed, _verify_line(report.verify))
     if report.none is not None and report.none.count:
         lines.append(element("li", f"not a class of the network: {report.none.count} of {report.none.total}"))
-    if report.score is not None:
-        text = score_line(report.score)
-        if report.fail_under is None:
-            lines.append(element("li", text))
-        else:
-            line(not report.is_below, f"{text} (--fail-under {report.fail_under:g})")
+    if report.score is not None and report.fail_under is None:
+        lines.append(element("li", score_line(report.score)))
+    elif report.score is not None:
+        line(not report.is_below, f"{score_line(report.score)} (--fail-under {report.fail_under:g})")
     if comparison is not None:
         line(comparison.passed, verdict(comparison))
     for problem in report.errors:
         line(False, str(problem))
     return element("ul", lines, class_="checks") if lines else None
+
+
+def _verify_line(check: Verification) -> str:
+    return (
+        f"verify {'passed' if check.passed else 'FAILED'}: largest error {check.max_abs_error:.2g} "
+        f"(tolerance {check.tolerance:.2g}), {check.disagreements} disagreements, {check.near_ties} near-ties"
+    )
 
 
 def _layers(report: Report) -> Markup | None:

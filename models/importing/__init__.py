@@ -29,11 +29,10 @@ from .onnx_cut import Cut, cut_graph
 from .onnx_file import Graph, read_onnx, unpacked
 from .onnx_graph import Walk, unsupported
 from .onnx_input import GraphSource, graph_input
-from .onnx_labels import labels_in
 from .onnx_runtime import Comparison, ImportedGraph, RejectedError, compare
 from .onnx_selection import SUPPRESSION, outputs_before_selection, selected_as_in
 from .picture import PreprocessingOptions, assumed
-from .preprocessor import Beside, read_beside
+from .properties import EMPTY, Properties, read_beside_network
 from .refused import refuse
 from .state_dict import build_state_dict
 from .ultralytics_file import UltralyticsFile, read_ultralytics
@@ -109,8 +108,8 @@ def import_network(
         kind = ".onnx"
     if kind not in (".onnx", ".safetensors"):
         raise ModelError(refuse(path))
-    beside, notes = _read_beside(path, options)
-    properties = _Properties(pictures.over(beside.pictures), labels, beside, tuple(notes))
+    beside, notes = (EMPTY, []) if options.ignores_beside else read_beside_network(path, options.preprocessor)
+    properties = Properties(pictures.over(beside.pictures), labels, beside, tuple(notes))
     if kind == ".onnx":
         with unpacked(path) as whole:
             return replace(_read_and_import(path, whole, properties, options), file_name=path.name)
@@ -148,48 +147,7 @@ def import_network(
     )
 
 
-@dataclass(frozen=True)
-class _Properties:
-    """Preprocessing options and labels specified by the user or by files next to the network."""
-
-    pictures: PreprocessingOptions
-    labels: tuple[str, ...] | None
-    beside: Beside
-    notes: tuple[str, ...]
-
-    def with_pictures(self, pictures: PreprocessingOptions) -> _Properties:
-        """Return a copy in which missing preprocessing options are taken from `pictures`."""
-        return replace(self, pictures=self.pictures.over(pictures))
-
-    def labels_of(self, leading: BuiltOutput, graph: Graph | None) -> tuple[tuple[str, ...] | None, str]:
-        """Return the labels of the primary output, and their source: the user, files next to the network, or the
-        network file."""
-        if self.labels is not None:
-            return self.labels, "the user"
-        count, kind = leading.label_count, leading.output.kind
-        if kind == "values" or (kind not in ("boxes", "map") and count < 2):
-            return None, ""
-        if self.beside.labels is not None and len(self.beside.labels) == count:
-            return self.beside.labels, self.beside.files[-1]
-        found = None if graph is None else labels_in(graph, count)
-        return found, "" if found is None else "the file itself"
-
-
-def _read_beside(path: Path, options: ImportOptions) -> tuple[Beside, list[str]]:
-    """Read the files next to a network, and return their contents and notes. Unreadable files that the user did not
-    specify are not an error."""
-    if options.ignores_beside:
-        return Beside(PreprocessingOptions(), None, ()), []
-    try:
-        beside = read_beside(path, options.preprocessor)
-    except ModelError as error:
-        if options.preprocessor is not None:
-            raise
-        return Beside(PreprocessingOptions(), None, ()), [f"ignored: {error}"]
-    return beside, [f"preprocessing and labels were copied from {name}" for name in beside.files]
-
-
-def _read_and_import(path: Path, file: Path, properties: _Properties, options: ImportOptions) -> Imported:
+def _read_and_import(path: Path, file: Path, properties: Properties, options: ImportOptions) -> Imported:
     """Import the ONNX file `path`, whose uncompressed content is in `file`."""
     try:
         graph = read_onnx(file)
@@ -221,12 +179,12 @@ class _Meaning(NamedTuple):
 
     outputs: list[BuiltOutput]
     source: GraphSource
-    properties: _Properties
+    properties: Properties
     notes: list[str]
     guessed: BoxSpec | None = None
 
 
-def _walk(graph: Graph, part: Cut, properties: _Properties) -> Walk:
+def _walk(graph: Graph, part: Cut, properties: Properties) -> Walk:
     """Return a walk over the nodes of a cut; raise ModelError if its inputs are not supported."""
     try:
         return Walk(graph, part, graph_input(graph, part, properties.pictures))
@@ -240,7 +198,7 @@ def _decide_outputs(
     graph: Graph,
     part: Cut,
     exporter: UltralyticsFile | None,
-    properties: _Properties,
+    properties: Properties,
     options: ImportOptions,
 ) -> _Meaning:
     """Determine the meaning of the outputs from the options, the exporter, or else their last layers and shapes."""
@@ -264,13 +222,17 @@ def _decide_outputs(
         properties = properties.with_pictures(WHOLE_PICTURES)
         return _Meaning(outputs, _read_again(walk, graph, part, properties), properties, [])
     outputs[0] = replace(outputs[0], output=leading_output(outputs[0], graph, options.output_kind))
-    if not is_guessed:
-        return _Meaning(outputs, source, properties, [])
-    note = note_on_tables(outputs) or note_on_maps(walk.importer, outputs, source.input) or note_on_features(outputs[0])
-    return _Meaning(outputs, source, properties, [note] if note else [])
+    return _Meaning(outputs, source, properties, _notes_on_shapes(walk, outputs) if is_guessed else [])
 
 
-def _read_again(walk: Walk, graph: Graph, part: Cut, properties: _Properties) -> GraphSource:
+def _notes_on_shapes(walk: Walk, outputs: list[BuiltOutput]) -> list[str]:
+    """Return a note if the shapes of the outputs suggest a meaning that was not recognised."""
+    source = walk.source.input
+    note = note_on_tables(outputs) or note_on_maps(walk.importer, outputs, source) or note_on_features(outputs[0])
+    return [note] if note else []
+
+
+def _read_again(walk: Walk, graph: Graph, part: Cut, properties: Properties) -> GraphSource:
     """Read the inputs of a graph again after its preprocessing has changed, and update the builder's input."""
     source = graph_input(graph, part, properties.pictures)
     walk.importer.builder.input = source.input
@@ -301,7 +263,18 @@ def _compare(imported: ImportedGraph, unchecked: bool) -> Comparison:
         return Comparison(str(error))
 
 
-def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: ImportOptions) -> Imported:
+class _Draft(NamedTuple):
+    """A network that was built from a graph, before its outputs are compared with ONNX Runtime."""
+
+    imported: ImportedGraph
+    walk: Walk
+    meaning: _Meaning
+    exporter: UltralyticsFile | None
+    labels_from: str
+    notes: tuple[str, ...]
+
+
+def _draft(path: Path, graph: Graph, properties: Properties, options: ImportOptions) -> _Draft:
     exporter, wanted = _exporter_and_outputs(graph, options.output_names)
     part = cut_graph(graph, wanted)
     specified = options.boxes or exporter
@@ -317,48 +290,61 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
     labels, labels_from = known.labels_of(outputs[0], graph)
     network, tensors = walk.importer.builder.finish(path.stem, outputs, labels)
     walk.check(network, tensors)
-    notes = (*known.notes, *part.notes, *walk.importer.notes, *meaning.notes)
-    names = tuple(built.name for built in outputs)
-    imported_graph = ImportedGraph(
+    imported = ImportedGraph(
         path=path,
         graph=graph,
         part=part,
         source=source,
         network=network,
         tensors=tensors,
-        names=names,
+        names=tuple(built.name for built in outputs),
         mixes_inputs=walk.importer.mixes_inputs,
         is_quantized=walk.importer.is_quantized,
         map_is_last=is_channels_last(outputs[0], source.input),
     )
-    comparison = _compare(imported_graph, options.unchecked)
-    if comparison.skipped and walk.importer.doubt and not options.unchecked:
+    notes = (*known.notes, *part.notes, *walk.importer.notes, *meaning.notes)
+    return _Draft(imported, walk, meaning, exporter, labels_from, notes)
+
+
+def _import_onnx(path: Path, graph: Graph, properties: Properties, options: ImportOptions) -> Imported:
+    """Import a graph. If its values contradict the guessed meaning of its outputs, import it again with another one."""
+    draft = _draft(path, graph, properties, options)
+    comparison = _compare(draft.imported, options.unchecked)
+    doubt = draft.walk.importer.doubt
+    if comparison.skipped and doubt and not options.unchecked:
         raise ModelError(
-            f"{walk.importer.doubt}, so it must be compared with ONNX Runtime, but {comparison.skipped}; export the "
-            "network for a batch of one, or use --unchecked"
+            f"{doubt}, so it must be compared with ONNX Runtime, but {comparison.skipped}; export the network for a "
+            "batch of one, or use --unchecked"
         )
     values = comparison.outputs[0] if comparison.outputs else None
-    if options.output_kind is None and are_classes(outputs[0], values, notes):
+    if options.output_kind is None and are_classes(draft.meaning.outputs[0], values, draft.notes):
         return _import_onnx(path, graph, properties, replace(options, output_kind="classes"))
-    if network.output.kind == "classes" and options.output_kind in (None, "classes"):
-        network = replace(network, output=fit_to_scores(network.output, names[0], values, options.output_kind is None))
-    if exporter is not None and exporter.has_all_rows:
-        network = replace(network, output=with_code(network.output, outputs[0].shape, values))
-    notes = (*true_notes(notes, network.output), *comparison.notes)
-    if meaning.guessed is not None:
-        again = _settled(meaning, comparison, options)
-        if again is not None:
-            imported = _import_onnx(path, graph, properties, again)
-            return replace(imported, notes=(*imported.notes, *_notes_after(again, meaning)))
-    supposed = [note for each in source.parts for note in assumed(each.input, known.pictures, each.inner)]
+    again = _settled(draft.meaning, comparison, options)
+    if again is not None:
+        imported = _import_onnx(path, graph, properties, again)
+        return replace(imported, notes=(*imported.notes, *_notes_after(again, draft.meaning)))
+    return _finished(draft, comparison, options)
+
+
+def _finished(draft: _Draft, comparison: Comparison, options: ImportOptions) -> Imported:
+    """Return an import whose primary output fits its values."""
+    network, source, graph = draft.imported.network, draft.meaning.source, draft.imported.graph
+    output, names, kind = network.output, draft.imported.names, options.output_kind
+    values = comparison.outputs[0] if comparison.outputs else None
+    if output.kind == "classes" and kind in (None, "classes"):
+        output = fit_to_scores(output, names[0], values, kind is None)
+    if draft.exporter is not None and draft.exporter.has_all_rows:
+        output = with_code(output, draft.meaning.outputs[0].shape, values)
+    pictures = draft.meaning.properties.pictures
+    supposed = [note for part in source.parts for note in assumed(part.input, pictures, part.inner)]
     return Imported(
-        network=network,
-        tensors=tensors,
+        network=replace(network, output=output),
+        tensors=draft.imported.tensors,
         source=" by ".join(filter(None, [f"ONNX, opset {graph.opset}", graph.made_by])),
         comparison=comparison,
-        notes=notes,
+        notes=(*true_notes(draft.notes, output), *comparison.notes),
         assumed=tuple(dict.fromkeys(supposed)),
-        labels_from=labels_from,
+        labels_from=draft.labels_from,
         input_name=_plain(source.parts[0].name) if len(source.parts) == 1 else "",
         output_name=_plain(names[0]),
     )
@@ -367,7 +353,8 @@ def _import_onnx(path: Path, graph: Graph, properties: _Properties, options: Imp
 def _settled(meaning: _Meaning, comparison: Comparison, options: ImportOptions) -> ImportOptions | None:
     """Return the options for a second import of guessed boxes, or None if the values agree with the guess."""
     head = meaning.outputs[0].output.boxes
-    assert head is not None and meaning.guessed is not None
+    if head is None or meaning.guessed is None:
+        return None
     found = [
         (built.name, None if values is None else values[0].reshape(built.shape))
         for built, values in zip(meaning.outputs, comparison.outputs)

@@ -30,9 +30,8 @@ def centre_streams(
             visited |= stream
             for name in stream:
                 new_tensors.update(_centred_tensors(layers[name], tensors))
-                for reader in streams.readers[name]:
-                    if isinstance(reader, LayerNorm):
-                        centred[reader.name] = dataclasses.replace(reader, is_centred=True)
+                norms = [reader for reader in streams.readers[name] if isinstance(reader, LayerNorm)]
+                centred.update({norm.name: dataclasses.replace(norm, is_centred=True) for norm in norms})
     return centred, new_tensors
 
 
@@ -60,17 +59,22 @@ class _Streams:
             name = waiting.pop()
             if name in stream:
                 continue
-            if name == INPUT or name in self._outputs or not self._can_be_centred(self._layers[name]):
+            neighbours = self._neighbours(name)
+            if neighbours is None:
                 return set()
             stream.add(name)
-            if not isinstance(self._layers[name], Conv2d):
-                waiting += self._layers[name].inputs
-            for reader in self.readers[name]:
-                if not isinstance(reader, LayerNorm):
-                    waiting.append(reader.name)
-                    if isinstance(reader, Conv2d):
-                        return set()
+            waiting += neighbours
         return stream
+
+    def _neighbours(self, name: str) -> list[str] | None:
+        """Return the values that must be centred together with a value, or None if it cannot be centred."""
+        if name == INPUT or name in self._outputs or not self._can_be_centred(self._layers[name]):
+            return None
+        readers = [reader for reader in self.readers[name] if not isinstance(reader, LayerNorm)]
+        if any(isinstance(reader, Conv2d) for reader in readers):
+            return None
+        inputs = () if isinstance(self._layers[name], Conv2d) else self._layers[name].inputs
+        return [*inputs, *(reader.name for reader in readers)]
 
     def _can_be_centred(self, layer: Layer) -> bool:
         """Return True if the output of a layer is centred as soon as its inputs or its tensors are centred."""

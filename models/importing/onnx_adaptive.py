@@ -111,14 +111,22 @@ class _WindowPixels:
     rows: dict[str, int] = field(default_factory=dict)  # values with one row of each window
     sums: dict[str, Counter[tuple[int, int]]] = field(default_factory=dict)  # pixels, and sums of pixels
 
-    def take(self, node: Node, number: int) -> bool:
-        """Record a Gather of one row of the windows, or of one pixel of a row. Return False if it is neither."""
+    def take(self, node: Node, entry: np.ndarray | None) -> bool:
+        """Record a sum, or a Gather of one row of the windows or one pixel of a row. Return False for other nodes."""
         name, axis = node.outputs[0], node.attributes.get("axis", 0)
-        if node.inputs[0] == self.source and axis == 3:
-            self.rows[name] = number % self.shape[1]
+        if node.op == "Add":
+            self.sums[name] = self.sums[node.inputs[0]] + self.sums[node.inputs[1]]
+        elif node.op != "Gather" or entry is None or entry.ndim > 0:
+            return False
+        elif node.inputs[0] == self.source and axis == 3:
+            self.rows[name] = int(entry) % self.shape[1]
         elif node.inputs[0] in self.rows and axis == 4:
-            self.sums[name] = Counter([(self.rows[node.inputs[0]], number % self.shape[3])])
+            self.sums[name] = Counter([(self.rows[node.inputs[0]], int(entry) % self.shape[3])])
         return name in self.rows or name in self.sums
+
+    def can_add(self, node: Node) -> bool:
+        """Return True if both operands of an Add are available."""
+        return len(node.inputs) == 2 and all(operand in self.sums for operand in node.inputs)
 
     def is_mean(self, node: Node, entry: np.ndarray, counted: np.ndarray) -> bool:
         """Return True if a Div divides the sum of all pixels of each window by their number."""
@@ -137,16 +145,12 @@ def _quotient(
         node = waiting.pop(0)
         entry = constants.get(node.inputs[1]) if len(node.inputs) == 2 else None
         name = node.outputs[0]
-        if name in pixels.sums or name in pixels.rows:
+        if name in pixels.sums or name in pixels.rows or (node.op == "Add" and not pixels.can_add(node)):
             continue
         if node.op == "Div" and node.inputs[0] in pixels.sums and entry is not None:
             members.append(node)
             return node if pixels.is_mean(node, entry, counted) else None
-        if node.op == "Add" and len(node.inputs) == 2 and all(operand in pixels.sums for operand in node.inputs):
-            pixels.sums[name] = pixels.sums[node.inputs[0]] + pixels.sums[node.inputs[1]]
-        elif node.op == "Add":
-            continue  # the other operand is not available yet
-        elif node.op != "Gather" or entry is None or entry.ndim > 0 or not pixels.take(node, int(entry)):
+        if not pixels.take(node, entry):
             return None
         members.append(node)
         waiting += readers.get(name, ())

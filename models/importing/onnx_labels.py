@@ -30,9 +30,8 @@ def _candidates(graph: Graph) -> Iterator[tuple[str, ...]]:
         if found:
             yield found
     for node in reversed(graph.nodes):  # the parts of an ensemble, which number the classes, precede its answer
-        for value in map(node.attributes.get, CLASS_NAMES):
-            if isinstance(value, tuple) and value:
-                yield tuple(map(str, value))
+        values = map(node.attributes.get, CLASS_NAMES)
+        yield from (tuple(map(str, value)) for value in values if isinstance(value, tuple) and value)
         if node.op == "ai.onnx.ml.ArrayFeatureExtractor" and node.inputs:
             yield from _names_to_select(graph, node.inputs[0])
     for node in graph.nodes:

@@ -60,18 +60,22 @@ def meaning_of(importer: Importer, view: View) -> Output:
         return Output("values" if array or is_image else "sigmoid")
     if isinstance(layer, Concat) and _is_a_chance_and_the_rest(importer.builder, layer):
         return Output("classes", "softmax")
-    while isinstance(layer, Affine) and layer.activation == "identity":  # for example, an action from -2 to 2
-        layer = layers.get(layer.inputs[0])
-    values = array or (layer is not None and (_computes_values(layer) or layer.name in importer.values))
-    if not array and _is_flattened_map(importer, view.layer):
+    flattened = not array and _is_flattened_map(importer, view.layer)
+    if flattened:
         importer.note(
             f"its {count} numbers are {FLATTENED}, so they are reported as values (--output-kind classes, if they are "
             "scores)"
         )
-        values = True
-    if count == 1 or values or count == math.prod(importer.builder.shapes[INPUT]):
+    if array or flattened or count in (1, math.prod(importer.builder.shapes[INPUT])) or _has_values(importer, layer):
         return Output("values")
     return Output("classes", "raw")
+
+
+def _has_values(importer: Importer, layer: Layer | None) -> bool:
+    """Return True if a layer computes values, which may then be scaled and shifted, such as an action from -2 to 2."""
+    while isinstance(layer, Affine) and layer.activation == "identity":
+        layer = importer.builder.layers.get(layer.inputs[0])
+    return layer is not None and (_computes_values(layer) or layer.name in importer.values)
 
 
 def _is_flattened_map(importer: Importer, name: str) -> bool:

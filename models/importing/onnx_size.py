@@ -7,6 +7,7 @@ an 8-byte number. Therefore, the fields are first traversed using their lengths,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..budget import Budget, OverBudget
@@ -15,7 +16,8 @@ MESSAGE_BYTES = 256  # bytes of a decoded message in addition to its fields; mea
 FIELD_BYTES = 48  # bytes of a text or byte string in addition to its content
 LONG_BYTES = 20  # bytes of a 64-bit integer, which is one byte or more in the file and becomes an array element
 MAX_FIELDS = 1 << 20  # maximum number of fields in a file; the traversal takes seconds
-_VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5  # wire types
+_VARINT, _LENGTH = 0, 2  # wire types
+_FIXED = {1: 8, 5: 4}  # wire types of fixed size, with the number of bytes
 _LONGEST_VARINT = 10
 
 
@@ -24,34 +26,41 @@ def take_message(descriptor: Any, content: bytes, budget: Budget) -> None:
 
     Raises OverBudget if the budget is exceeded. Invalid content is ignored; the decoder rejects it later.
     """
-    left = [(descriptor, 0, len(content))]
+    waiting = [(descriptor, 0, len(content))]
     fields = 0
-    while left:
-        kind, position, end = left.pop()
-        while position < end:
+    while waiting:
+        kind, position, end = waiting.pop()
+        for number, wire, start, stop in _fields(content, position, end):
             fields += 1
             if fields > MAX_FIELDS:
                 raise OverBudget(f"it has more than {MAX_FIELDS:,} fields")
-            key, position = _varint(content, position)
-            wire, field = key & 7, kind.fields_by_number.get(key >> 3)
-            if wire == _VARINT:
-                _, position = _varint(content, position)
+            field = kind.fields_by_number.get(number)
+            if wire != _LENGTH:
                 budget.take(8, "its content")
-            elif wire in (_FIXED_64, _FIXED_32):
-                position += 8 if wire == _FIXED_64 else 4
-                budget.take(8, "its content")
-            elif wire == _LENGTH:
-                length, position = _varint(content, position)
-                if position + length > end:
-                    return
-                if field is not None and field.message_type is not None:
-                    budget.take(MESSAGE_BYTES, "its content")
-                    left.append((field.message_type, position, position + length))
-                else:
-                    budget.take(FIELD_BYTES + length * _bytes_for_each(field), "its content")
-                position += length
-            else:  # a group, which ONNX does not use, or not a valid field
-                return
+            elif field is not None and field.message_type is not None:
+                budget.take(MESSAGE_BYTES, "its content")
+                waiting.append((field.message_type, start, stop))
+            else:
+                budget.take(FIELD_BYTES + (stop - start) * _bytes_for_each(field), "its content")
+
+
+def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (number, wire type, start, end) of each field of a message, until one of them is invalid."""
+    while position < end:
+        key, start = _varint(content, position)
+        wire = key & 7
+        if wire == _VARINT:
+            _, position = _varint(content, start)
+        elif wire == _LENGTH:
+            length, start = _varint(content, start)
+            position = start + length
+        elif wire in _FIXED:
+            position = start + _FIXED[wire]
+        else:  # a group, which ONNX does not use, or not a valid field
+            return
+        if position > end:
+            return
+        yield key >> 3, wire, start, position
 
 
 def _bytes_for_each(field: Any) -> int:

@@ -101,27 +101,29 @@ def _preprocessor(data: dict[str, Any]) -> PreprocessingOptions:
     if unknown:
         raise ModelError(f"the step {unknown[0]!r} is unknown; use --mean, --std, --resize and similar options instead")
     size, crop = _sides(data.get("size")), _sides(data.get("crop_size"))
-    crops = bool(data.get("do_center_crop", crop is not None)) and crop is not None
-    resizes = bool(data.get("do_resize", True)) and size is not None
-    image = crop if crops else size
-    factor = float(data.get("rescale_factor", 1 / 255)) if data.get("do_rescale", True) else 1.0
-    low, high = (-1.0, 1.0) if data.get("rescale_offset") else (0.0, 255 * factor)
+    image = crop if data.get("do_center_crop", True) and crop is not None else size
     normalizes = bool(data.get("do_normalize", "image_mean" in data))
-    order = "bgr" if data.get("do_flip_channel_order") else None
     options = PreprocessingOptions(
-        input_range=(low, high),
+        input_range=_range(data),
         mean=_numbers(data["image_mean"]) if normalizes else (0.0,),
         std=_numbers(data["image_std"]) if normalizes else (1.0,),
-        channel_order=order or "rgb",
+        channel_order="bgr" if data.get("do_flip_channel_order") else "rgb",
         usual_size=None if image is None else (image[0] or image[1], image[1] or image[0]),
     )
-    if not resizes or size is None:
+    if size is None or not data.get("do_resize", True):
         return options
     resize, mode = _resize(size, image, data.get("crop_pct"))
     number = data.get("resample", 2)
     if number not in _FILTERS:
         raise ModelError(f"resample is {number!r}; allowed: {', '.join(map(str, _FILTERS))}")
     return PreprocessingOptions(**{**vars(options), "resize": resize, "resize_mode": mode, "filter": _FILTERS[number]})
+
+
+def _range(data: dict[str, Any]) -> tuple[float, float]:
+    """Return the numbers to which black and white are rescaled."""
+    if data.get("rescale_offset"):
+        return -1.0, 1.0
+    return 0.0, 255 * float(data.get("rescale_factor", 1 / 255)) if data.get("do_rescale", True) else 255.0
 
 
 def _resize(size: tuple[int, int], image: tuple[int, int] | None, crop_pct: float | None) -> tuple[int, str]:

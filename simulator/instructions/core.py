@@ -174,12 +174,7 @@ class NeuronCore:
         if indirect:
             reads = self._admit_indirect(op, unit, writes, reads)
         for tensor in writes:
-            storage = tensor.storage
-            if storage.region is PSUM and unit is not _TENSOR and type(tensor) is NkiTensor:
-                storage.note_write(tensor, by_matmul=False)
-            for read in reads:
-                if read.storage is storage and read is not tensor and clobbers(op, tensor, read):
-                    self._clobbered(op, tensor, read)
+            self._note_write(op, unit, tensor, reads)
         instruction = Instruction(
             len(program),
             op,
@@ -207,6 +202,15 @@ class NeuronCore:
         if indirect:
             after_registers(instruction, indirect)
         return instruction
+
+    def _note_write(self, op: str, unit: engine, written: NkiTensor, reads: tuple[NkiTensor, ...]) -> None:
+        """Record a write to PSUM, and report elements that are overwritten before they are read."""
+        storage = written.storage
+        if storage.region is PSUM and unit is not _TENSOR and type(written) is NkiTensor:
+            storage.note_write(written, by_matmul=False)
+        for read in reads:
+            if read.storage is storage and read is not written and clobbers(op, written, read):
+                self._clobbered(op, written, read)
 
     def _admit_indirect(
         self, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]

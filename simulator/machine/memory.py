@@ -181,22 +181,26 @@ def allocate(
             )
     storage = Storage(region, dtype, shape, name, line)
     if storage.on_chip:
-        if len(shape) < 2:
-            raise NkiValidationError(
-                f"ndarray {storage.label}: an on-chip tensor must have a partition and a free dimension, got one "
-                f"dimension; (1, {shape[0]}) uses one partition, ({shape[0]}, 1) uses {shape[0]} partitions"
-            )
-        if shape[0] > PARTITIONS:
-            raise NkiValidationError(
-                f"ndarray {storage.label}: partition dimension {shape[0]} exceeds maximum {PARTITIONS}"
-            )
-        limit = target.usable_sbuf_bytes if region is SBUF else target.psum_bytes
-        if storage.row_bytes > limit:
-            raise CapacityError(
-                f"ndarray {storage.label}: {storage.row_bytes} bytes per partition exceed the {limit} of "
-                f"{region.name.upper()} on {target.name}"
-            )
+        _check_tile(storage, target)
     return storage
+
+
+def _check_tile(storage: Storage, target: Target) -> None:
+    """Check the size of a storage in SBUF or PSUM."""
+    rows = storage.shape[0]
+    if len(storage.shape) < 2:
+        raise NkiValidationError(
+            f"ndarray {storage.label}: an on-chip tensor must have a partition and a free dimension, got one "
+            f"dimension; (1, {rows}) uses one partition, ({rows}, 1) uses {rows} partitions"
+        )
+    if rows > PARTITIONS:
+        raise NkiValidationError(f"ndarray {storage.label}: partition dimension {rows} exceeds maximum {PARTITIONS}")
+    limit = target.usable_sbuf_bytes if storage.region is SBUF else target.psum_bytes
+    if storage.row_bytes > limit:
+        raise CapacityError(
+            f"ndarray {storage.label}: {storage.row_bytes} bytes per partition exceed the {limit} of "
+            f"{storage.region.name.upper()} on {target.name}"
+        )
 
 
 def place(storage: Storage, address: tuple[int, ...], arena: Arena) -> None:

@@ -24,20 +24,21 @@ def call(ex: Expressions, node: ast.Call, dotted: str) -> Result | None:
     if dotted.startswith("nki.isa."):
         return instruction(ex, node, dotted.removeprefix("nki.isa."), None)
     if dotted.startswith("nki.language."):
-        name = dotted.removeprefix("nki.language.")
-        if name in ("program_id", "num_programs"):
-            return _program(ex, node, name)
-        result = function(ex, node, name)
-        if result is None and any(keyword.arg == "mask" for keyword in node.keywords):
-            raise CannotError(f"nl.{name} does not accept a mask: slice its operands instead")
-        return result
+        return _language_call(ex, node, dotted.removeprefix("nki.language."))
     if isinstance(node.func, ast.Attribute) and not dotted:
         return method(ex, node)
     if isinstance(node.func, ast.Name) and node.func.id == "slice":
         return Result(ex.generic(node).text, Window())
-    if isinstance(node.func, ast.Name):
-        return _own_function(ex, node)
-    return None
+    return _own_function(ex, node, node.func.id) if isinstance(node.func, ast.Name) else None
+
+
+def _language_call(ex: Expressions, node: ast.Call, name: str) -> Result | None:
+    if name in ("program_id", "num_programs"):
+        return _program(ex, node, name)
+    result = function(ex, node, name)
+    if result is None and any(keyword.arg == "mask" for keyword in node.keywords):
+        raise CannotError(f"nl.{name} does not accept a mask: slice its operands instead")
+    return result
 
 
 def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
@@ -50,24 +51,20 @@ def _program(ex: Expressions, node: ast.Call, name: str) -> Result:
     return Result(f"program_{axis.value}" if name == "program_id" else f"grid[{axis.value}]")
 
 
-def _own_function(ex: Expressions, node: ast.Call) -> Result | None:
+def _own_function(ex: Expressions, node: ast.Call, name: str) -> Result | None:
     """Rewrite a call of a function defined in the file, recording its arguments and its result."""
-    assert isinstance(node.func, ast.Name)
-    local = ex.ctx.scope.get(node.func.id)
+    local = ex.ctx.scope.get(name)
     is_lambda = isinstance(local, Container) and local.windows
-    if is_lambda or ex.ctx.names.returns_slices(node.func.id):
+    if is_lambda or ex.ctx.names.returns_slices(name):
         return Result(ex.generic(node).text, Window())
-    known = ex.ctx.functions.get(node.func.id)
+    known = ex.ctx.functions.get(name)
     if known is None:
         return None
-    for parameter, argument in zip(known.parameters, node.args):
+    passed = [*zip(known.parameters, node.args), *((keyword.arg, keyword.value) for keyword in node.keywords)]
+    for parameter, argument in passed:
         value = ex.rewrite(argument).value
-        if isinstance(value, Tensor):
+        if parameter is not None and isinstance(value, Tensor):
             known.arguments.setdefault(parameter, Tensor(value.region, "", None, value.blocks))
-    for keyword in node.keywords:
-        value = ex.rewrite(keyword.value).value
-        if keyword.arg is not None and isinstance(value, Tensor):
-            known.arguments.setdefault(keyword.arg, Tensor(value.region, "", None, value.blocks))
     return Result(ex.generic(node).text, _outside(known.returned))
 
 

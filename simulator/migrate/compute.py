@@ -87,23 +87,23 @@ def _elementwise(
         if parameter not in ("keepdims", *fixed)
     ]
     arguments += [f"{parameter}={text}" for parameter, text in fixed.items()]
-    cast = ""
-    if dst is None and op == "nc_transpose" and dtype_text not in ("", dtype_of(like)):
-        cast, dtype_text, ex.target = dtype_text, "", ""  # the tile in PSUM has the dtype of the operand
-    target, written = dst, dst.text if dst is not None else ""
-    if target is None:
-        dtype = dtype_text or _result_dtype(ex, op, views)
-        tile = allocate(ex.ctx, ex, shape or _result_shape(ex, op, like, keywords), dtype, known.region)
-        target = View(tile.text, tile.tensor or Tensor(), None, (tile.tensor or Tensor()).shape)
-        written = _clipped_destination(tile, op, like, operands.clips)
     function = f"{ex.ctx.nisa}.{op}"
-    if op == "nc_transpose" and dst is not None and dtype_of(dst) != dtype_of(like):
-        function = ex.ctx.needs("transpose_into")  # the dtypes may differ, which only the first NKI allowed
+    if dst is not None:
+        if op == "nc_transpose" and dtype_of(dst) != dtype_of(like):
+            function = ex.ctx.needs("transpose_into")  # the dtypes may differ, which only the first NKI allowed
+        emit_call(ex.ctx, operands, f"{function}(dst={dst.text}, {', '.join(filter(None, arguments))})")
+        return Result(dst.text, dst.tensor)
+    cast = ""
+    if op == "nc_transpose" and dtype_text not in ("", dtype_of(like)):
+        cast, dtype_text, ex.target = dtype_text, "", ""  # the tile in PSUM has the dtype of the operand
+    dtype = dtype_text or _result_dtype(ex, op, views)
+    tile = allocate(ex.ctx, ex, shape or _result_shape(ex, op, like, keywords), dtype, known.region)
+    written = _clipped_destination(tile, op, like, operands.clips)
     emit_call(ex.ctx, operands, f"{function}(dst={written}, {', '.join(filter(None, arguments))})")
+    tensor = tile.tensor or Tensor()
     if cast:
-        shown = target.tensor.shape
-        return Result(f"{ex.ctx.nl}.copy({target.text}, dtype={cast})", Tensor("sbuf", cast, shown))
-    return Result(target.text, target.tensor)
+        return Result(f"{ex.ctx.nl}.copy({tile.text}, dtype={cast})", Tensor("sbuf", cast, tensor.shape))
+    return Result(tile.text, tensor)
 
 
 def _tiles(ex: Expressions, op: str, operands: Operands, keywords: dict[str, ast.expr]) -> dict[str, View]:

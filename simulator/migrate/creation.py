@@ -36,7 +36,7 @@ def create(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     """Rewrite a call that creates a tensor."""
     keywords = keywords_of(call, PARAMETERS[op])
     if op == "rand":
-        dtype = ex.rewrite(keywords["dtype"]).text if "dtype" in keywords else f"{ex.ctx.nl}.float32"
+        dtype = _dtype(ex, keywords) or f"{ex.ctx.nl}.float32"
         return Result(f"{ex.ctx.nl}.rand({ex.rewrite(keywords['shape']).text}, {dtype})", Tensor("sbuf", dtype))
     if op == "shared_constant":
         return Result(f"{ex.ctx.nl}.shared_constant({ex.rewrite(keywords['constant']).text})", Tensor("hbm"))
@@ -49,26 +49,31 @@ def _shaped(ex: Expressions, op: str, keywords: dict[str, ast.expr]) -> Result:
     """Rewrite a call that creates a tensor of a given shape, in a given memory."""
     region, placed = _region(ex, keywords.get("buffer"))
     if placed:
-        ex.ctx.add(
-            CHECK, f"the compiler chooses the place of the tensor instead of buffer={ast.unparse(keywords['buffer'])}"
-        )
-    kind = "hbm" if region.endswith("hbm") else region
+        buffer = ast.unparse(keywords["buffer"])
+        ex.ctx.add(CHECK, f"the compiler chooses the place of the tensor instead of buffer={buffer}")
+    kind = _kind(region)
     is_accumulator = kind == "psum" and ex.target in ex.ctx.accumulators  # the first matmul overwrites it
-    dtype = ex.rewrite(keywords["dtype"]).text if "dtype" in keywords else ""
+    dtype = _dtype(ex, keywords)
     extents, blocks = _extents(ex, keywords["shape"])
     value = ex.rewrite(keywords["fill_value"]).text if op == "full" else VALUES.get(op)
     if blocks and extents is not None and kind != "hbm":
-        return _blocks(ex, _tile(extents[blocks:]), blocks, dtype, kind, None if is_accumulator else value)
-    shape = None if extents is None else tuple(extents) if kind == "hbm" else _tile(extents)
-    arguments = [shape_text(shape) if shape is not None else ex.rewrite(keywords["shape"]).text]
-    arguments += [str(value)] if op == "full" else []
-    arguments += [f"dtype={dtype}"] if dtype else []
-    arguments.append(f"buffer={ex.ctx.nl}.{region}")
-    named = keywords.get("name")
-    if isinstance(named, ast.Constant) and named.value and not ex.ctx.in_loop:
-        arguments.append(f"name={ex.ctx.source.of(named)}")
+        return _blocks(ex, _shape(extents[blocks:], kind), blocks, dtype, kind, None if is_accumulator else value)
+    shape = _shape(extents, kind) if extents is not None else None
+    arguments = (
+        shape_text(shape) if shape is not None else ex.rewrite(keywords["shape"]).text,
+        value if op == "full" else None,
+        f"dtype={dtype}" if dtype else None,
+        f"buffer={ex.ctx.nl}.{region}",
+        _name(ex, keywords.get("name")),
+    )
     function = "ndarray" if op == "empty" or (op == "zeros" and is_accumulator) else op
-    return Result(f"{ex.ctx.nl}.{function}({', '.join(arguments)})", Tensor(kind, dtype, shape))
+    return Result(f"{ex.ctx.nl}.{function}({', '.join(filter(None, arguments))})", Tensor(kind, dtype, shape))
+
+
+def _name(ex: Expressions, node: ast.expr | None) -> str | None:
+    """Return the keyword `name`, except in a loop, in which several tensors would have the same name."""
+    is_text = isinstance(node, ast.Constant) and node.value
+    return f"name={ex.ctx.source.of(node)}" if is_text and node is not None and not ex.ctx.in_loop else None
 
 
 def _like(ex: Expressions, op: str, keywords: dict[str, ast.expr]) -> Result:
@@ -77,15 +82,23 @@ def _like(ex: Expressions, op: str, keywords: dict[str, ast.expr]) -> Result:
     region = base.tensor.region if base.tensor is not None else ""
     dtype = base.tensor.dtype if base.tensor is not None else ""
     if "dtype" in keywords:
-        dtype = ex.rewrite(keywords["dtype"]).text
+        dtype = _dtype(ex, keywords)
         options += f", dtype={dtype}"
     if "buffer" in keywords:
         memory, _ = _region(ex, keywords["buffer"])
-        region = "hbm" if memory.endswith("hbm") else memory
+        region = _kind(memory)
         options += f", buffer={ex.ctx.nl}.{memory}"
     return Result(
         f"{ex.ctx.nl}.{op}({base.text}{options})", Tensor(region, dtype, base.tensor.shape if base.tensor else None)
     )
+
+
+def _dtype(ex: Expressions, keywords: dict[str, ast.expr]) -> str:
+    return ex.rewrite(keywords["dtype"]).text if "dtype" in keywords else ""
+
+
+def _kind(region: str) -> str:
+    return "hbm" if region.endswith("hbm") else region
 
 
 def _region(ex: Expressions, node: ast.expr | None) -> tuple[str, bool]:
@@ -125,9 +138,9 @@ def _extents(ex: Expressions, shape: ast.expr) -> tuple[list[str] | None, int]:
     return extents, blocks
 
 
-def _tile(extents: list[str]) -> tuple[str, ...]:
-    """Return the shape of a tile, which has at least two dimensions."""
-    return (*extents, "1") if len(extents) == 1 else tuple(extents)
+def _shape(extents: list[str], kind: str) -> tuple[str, ...]:
+    """Return the shape of a tensor. A tile has at least two dimensions."""
+    return (*extents, "1") if len(extents) == 1 and kind != "hbm" else tuple(extents)
 
 
 def _blocks(ex: Expressions, shape: tuple[str, ...], blocks: int, dtype: str, region: str, value: str | None) -> Result:

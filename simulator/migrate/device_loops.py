@@ -85,14 +85,13 @@ def _reads_first(body: list[ast.stmt], name: str) -> bool | None:
     for statement in body:
         header, blocks = _parts(statement)
         uses = [n for part in header for n in ast.walk(part) if isinstance(n, ast.Name) and n.id == name]
-        if any(isinstance(use.ctx, ast.Load) for use in uses) or (uses and isinstance(statement, ast.AugAssign)):
-            return True
         if uses:
-            return False
+            return isinstance(statement, ast.AugAssign) or any(isinstance(use.ctx, ast.Load) for use in uses)
         reads = [_reads_first(block, name) for block in blocks]
-        if any(reads) or (blocks and None not in reads):
-            return any(reads)
-        if not isinstance(statement, ast.If) and False in reads:  # other blocks are assumed to run
+        if any(reads):
+            return True
+        decides = False in reads and (None not in reads or not isinstance(statement, ast.If))
+        if decides:  # blocks of statements other than `if` are assumed to run
             return False
     return None
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from .context import Ambiguous, Axis, Container, Context, Result, Tensor, Window
 from .indices import Axis as Step
-from .indices import Clips, Index, Mask, arange
+from .indices import Clips, Index, Mask, arange, grid_axis
+from .names import RENAMED
 from .notes import CannotError
 from .sums import Sum
 from .views import Element, View, clip_whole, is_advanced, slice_text, take
@@ -136,11 +137,9 @@ class Expressions:
         if dotted.startswith("nki."):
             return Result(self.module_name(dotted, self.ctx.source.of(node)))
         base = self.rewrite(node.value)
-        if isinstance(base.value, tuple) and node.attr in GRID_AXES:
-            indices = base.value
-            at = GRID_AXES[node.attr] if node.attr == "p" else len(indices) - (3 - GRID_AXES[node.attr])
-            if 0 <= at < len(indices):
-                return Result("", indices[at])
+        index = grid_axis(base.value, node.attr) if isinstance(base.value, tuple) else None
+        if index is not None:
+            return Result("", index)
         if isinstance(base.value, Index) and node.attr == "shape":
             return Result(base.value.shape_text)
         if base.tensor is not None and node.attr == "T":
@@ -165,26 +164,31 @@ class Expressions:
             return Result("", self._grid(node))
         base = self.rewrite(node.value)
         if isinstance(base.value, Index):
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            placed = base.value.placed(tuple(isinstance(part, ast.Slice) for part in parts))
+            placed = base.value.placed(tuple(isinstance(part, ast.Slice) for part in _parts(node)))
             if placed is None:
                 raise CannotError(f"{self.ctx.source.of(node)}: index arrays in this form are not supported")
             return Result("", placed)
         if isinstance(base.value, tuple) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
             return Result("", base.value[node.slice.value])
-        if isinstance(base.value, Container) and not isinstance(node.slice, ast.Slice):
-            result, element = self.generic(node), base.value.element
-            if base.value.windows:
-                return Result(result.text, Window())
-            if element is not None:
-                return Result(result.text, replace(element, dtype=f"{result.text}.dtype", shape=None))
+        element = self._element_of(base.value, node) if isinstance(base.value, Container) else None
+        if element is not None:
+            return element
         if base.tensor is None and not self._takes_indices(node):
             return self.generic(node)
         view = self.view(node)
         return Result(view.text, view.tensor)
 
+    def _element_of(self, container: Container, node: ast.Subscript) -> Result | None:
+        """Rewrite a subscript of a container. Return None if nothing is known of its elements."""
+        if isinstance(node.slice, ast.Slice):
+            return None
+        text, element = self.generic(node).text, container.element
+        if container.windows:
+            return Result(text, Window())
+        return Result(text, replace(element, dtype=f"{text}.dtype", shape=None)) if element is not None else None
+
     def _takes_indices(self, node: ast.Subscript) -> bool:
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = _parts(node)
         try:
             axes = any(isinstance(self.ctx.scope.get(p.id), Axis) for p in parts if isinstance(p, ast.Name))
             return axes or is_advanced(self._elements(parts))
@@ -194,8 +198,7 @@ class Expressions:
     def view(self, node: ast.Subscript, clips: Clips | None = None) -> View:
         """Return the view that a subscript of a tensor selects, restricted to the `clips` of the mask."""
         base = self.rewrite(node.value)
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        elements = self._elements(parts)
+        elements = self._elements(_parts(node))
         if len(elements) == 1 and elements[0].text == "..." and clips:
             return clip_whole(base, clips)
         if any(element.rows is not None for element in elements[1:]):
@@ -213,31 +216,34 @@ class Expressions:
     def element(self, node: ast.expr) -> Element:
         """Rewrite one element of a subscript."""
         if isinstance(node, ast.Slice):
-            parts = [self.rewrite(part).text if part is not None else "" for part in (node.lower, node.upper)]
-            text = slice_text(*parts) if all(parts) else ":".join(parts)
-            if node.step is not None:
-                text += f":{self.rewrite(node.step).text}"
-            return Element(text, is_slice=True)
+            return self._slice(node)
         if isinstance(node, ast.Constant) and node.value is Ellipsis:
             return Element("...", is_slice=True)
         result = self.rewrite(node)
-        if isinstance(result.value, Axis):
-            return Element(slice_text(result.value.start, result.value.stop), is_slice=True)
-        if isinstance(result.value, (Mask, tuple)):
-            raise CannotError(
-                f"{self.ctx.source.of(node)} cannot be one of several indices, and a mask cannot be an index"
-            )
-        if isinstance(result.value, Index):
-            return Element(result.value.base.text, result.value)
-        if isinstance(result.value, Tensor):
-            shape = result.value.shape
-            return Element(result.text, rows=shape if shape is not None else (f"{result.text}.shape[0]",))
-        if isinstance(result.value, Window):
-            return Element(result.text, is_slice=True)
+        match result.value:
+            case Axis(start, stop):
+                return Element(slice_text(start, stop), is_slice=True)
+            case Mask() | tuple():
+                raise CannotError(
+                    f"{self.ctx.source.of(node)} cannot be one of several indices, and a mask cannot be an index"
+                )
+            case Index() as index:
+                return Element(index.base.text, index)
+            case Tensor(shape=shape):
+                return Element(result.text, rows=shape if shape is not None else (f"{result.text}.shape[0]",))
+            case Window():
+                return Element(result.text, is_slice=True)
         return Element(result.text, Index(Sum.of(result.text)))
 
+    def _slice(self, node: ast.Slice) -> Element:
+        parts = [self.rewrite(part).text if part is not None else "" for part in (node.lower, node.upper)]
+        text = slice_text(*parts) if all(parts) else ":".join(parts)
+        if node.step is not None:
+            text += f":{self.rewrite(node.step).text}"
+        return Element(text, is_slice=True)
+
     def _grid(self, node: ast.Subscript) -> tuple[Index, ...]:
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = _parts(node)
         grid = []
         for position, part in enumerate(parts):
             if not isinstance(part, ast.Slice) or part.upper is None or part.step is not None:
@@ -362,18 +368,10 @@ class Expressions:
 DISPLAYS = (ast.List, ast.Tuple, ast.Dict, ast.Set)
 AFFINE = {ast.Add: Index.__add__, ast.Sub: Index.__sub__, ast.Mult: Index.__mul__}
 INDEX_FUNCTIONS = frozenset({"nki.language.arange", "nki.language.mgrid"})
-GRID_AXES = {"p": 0, "x": 2, "y": 1, "z": 0}
-NUMBERS = {"nki.language.fp32.min": "-3.4028235e38", "nki.language.fp32.max": "3.4028235e38"}
-RENAMED = {
-    **NUMBERS,
-    "nki.language.dslice": "nl.ds",
-    "nki.isa.tensor_engine": "nisa.engine.tensor",
-    "nki.isa.vector_engine": "nisa.engine.vector",
-    "nki.isa.scalar_engine": "nisa.engine.scalar",
-    "nki.isa.gpsimd_engine": "nisa.engine.gpsimd",
-    "nki.isa.pool_engine": "nisa.engine.gpsimd",
-    "nki.isa.unknown_engine": "nisa.engine.unknown",
-}
+
+
+def _parts(node: ast.Subscript) -> list[ast.expr]:
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def _chosen(test: str, first: Sum, second: Sum) -> Sum:

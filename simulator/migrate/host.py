@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 import libcst as cst
 from libcst import matchers
 
-from .expressions import NUMBERS
 from .imports import KERNEL_PARAMETERS, OLD_OPTIONS, RUNNERS, TENSOR_TYPES, dotted_of
-from .names import OLD_PACKAGE, REDUCTIONS, Names
+from .names import NUMBERS, OLD_PACKAGE, REDUCTIONS, Names
 from .notes import CANNOT, CHECK, Notes
 
 MAKERS = ("nki.jit", "nki.simulate", "as_kernel")  # functions that return the kernel itself, or a function that runs it

@@ -181,3 +181,12 @@ def _joined(function: str, values: list[Sum]) -> Sum:
     if len(others) + len(known) == 1:
         return others[0]
     return Sum(0, {f"{function}({', '.join(value.text for value in (*known, *others))})": 1})
+
+
+GRID_AXES = {"x": -1, "y": -2, "z": -3}
+
+
+def grid_axis(indices: tuple[Index, ...], name: str) -> Index | None:
+    """Return the index array of a grid with a given name: p is the first, and x, y and z count from the last."""
+    at = 0 if name == "p" else len(indices) + GRID_AXES.get(name, -len(indices) - 1)
+    return indices[at] if 0 <= at < len(indices) else None

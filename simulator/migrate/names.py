@@ -36,6 +36,13 @@ NUMPY_DTYPES = {
 
 MOVES = ("nki.language.load", "nki.language.store")
 USUAL = {"nki": "nki", "nl": "nki.language", "nisa": "nki.isa", "np": "numpy", "par_dim": "nki.language.par_dim"}
+NUMBERS = {"nki.language.fp32.min": "-3.4028235e38", "nki.language.fp32.max": "3.4028235e38"}
+RENAMED = {
+    **NUMBERS,
+    "nki.language.dslice": "nl.ds",
+    **{f"nki.isa.{name}_engine": f"nisa.engine.{name}" for name in ("tensor", "vector", "scalar", "gpsimd", "unknown")},
+    "nki.isa.pool_engine": "nisa.engine.gpsimd",
+}
 FIRST_DIALECT = frozenset(f"nki.language.{name}" for name in ("arange", "mgrid", "par_dim", "loop_reduce"))
 
 

@@ -10,6 +10,7 @@ loops are `nl.affine_range`, whose iterations are independent by definition.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -212,17 +213,24 @@ def _written(statement: ast.stmt, name: str, names: Names) -> ast.expr | None:
     """Return the part of a tile that a statement overwrites, or None if it overwrites none or also reads the tile."""
     if _mentions_of(statement, name) != 1:
         return None
+    part: ast.expr | None = None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target, value = statement.targets[0], statement.value
-        if not isinstance(target, ast.Subscript) or _base(target) != name:
-            return None
-        masked = isinstance(value, ast.Call) and any(keyword.arg == "mask" for keyword in value.keywords)
-        return None if masked or _called(value, names) == "nki.language.loop_reduce" else target
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if isinstance(call, ast.Call) and names.dotted(call.func) in OVERWRITING:
-        given = {keyword.arg: keyword.value for keyword in call.keywords}
-        return given.get("dst") if "mask" not in given and "dst" in given and _base(given["dst"]) == name else None
-    return None
+        part = _assigned_part(statement.targets[0], statement.value, names)
+    elif isinstance(statement, ast.Expr) and _called(statement.value, names) in OVERWRITING:
+        arguments = _keywords(statement.value)
+        part = arguments.get("dst") if "mask" not in arguments else None
+    return part if part is not None and _base(part) == name else None
+
+
+def _assigned_part(target: ast.expr, value: ast.expr, names: Names) -> ast.expr | None:
+    """Return the target if it is a subscript that the whole value overwrites."""
+    if not isinstance(target, ast.Subscript) or "mask" in _keywords(value):
+        return None
+    return target if _called(value, names) != "nki.language.loop_reduce" else None
+
+
+def _keywords(node: ast.expr) -> dict[str | None, ast.expr]:
+    return {keyword.arg: keyword.value for keyword in node.keywords} if isinstance(node, ast.Call) else {}
 
 
 def _is_whole(part: ast.expr, maker: _Maker, inner: dict[str, str], tree: ast.FunctionDef, names: Names) -> bool:
@@ -254,20 +262,23 @@ def _spans(key: ast.expr, extent: str, inner: dict[str, str], indices: dict[str,
 def _index_arrays(tree: ast.FunctionDef, names: Names) -> dict[str, str]:
     """Return the names that are assigned exactly once, from nl.arange(extent)[...] or an element of
     nl.mgrid[0:extent, ...], with their extents."""
-    found: dict[str, str] = {}
-    assigned: list[str] = []
+    extents: dict[str, str] = {}
+    assigned = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and is_stored(node))
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and is_stored(node):
-            assigned.append(node.id)
-        if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Subscript):
-            continue
-        target, base, key = node.targets[0], node.value.value, node.value.slice
-        if isinstance(target, ast.Name) and isinstance(base, ast.Call) and len(base.args) == 1:
-            if names.dotted(base.func) == "nki.language.arange":
-                found[target.id] = ast.unparse(base.args[0])
-        elif names.dotted(base) == "nki.language.mgrid" and isinstance(target, ast.Tuple):
-            found |= _grid(target, key.elts if isinstance(key, ast.Tuple) else [key])
-    return {name: extent for name, extent in found.items() if assigned.count(name) == 1}
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Subscript):
+            extents |= _index_extents(node.targets[0], node.value, names)
+    return {name: extent for name, extent in extents.items() if assigned[name] == 1}
+
+
+def _index_extents(target: ast.expr, value: ast.Subscript, names: Names) -> dict[str, str]:
+    """Return the names to which an assignment assigns index arrays, with their extents."""
+    base, key = value.value, value.slice
+    if isinstance(target, ast.Name) and isinstance(base, ast.Call) and len(base.args) == 1:
+        is_arange = names.dotted(base.func) == "nki.language.arange"
+        return {target.id: ast.unparse(base.args[0])} if is_arange else {}
+    if isinstance(target, ast.Tuple) and names.dotted(base) == "nki.language.mgrid":
+        return _grid(target, key.elts if isinstance(key, ast.Tuple) else [key])
+    return {}
 
 
 def _grid(target: ast.Tuple, parts: list[ast.expr]) -> dict[str, str]:

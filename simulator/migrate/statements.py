@@ -155,11 +155,12 @@ class Statements:
 
     def _unpack(self, node: ast.Assign, target: ast.Tuple | ast.List) -> str | None:
         value = node.value
-        if isinstance(value, ast.Attribute) and value.attr == "shape" and isinstance(value.value, ast.Name):
-            self.ctx.ranks[value.value.id] = len(target.elts)
-        is_listed = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts)
+        match value:
+            case ast.Attribute(value=ast.Name(id=tensor), attr="shape"):
+                self.ctx.ranks[tensor] = len(target.elts)
+        elements = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
         names = [element.id if isinstance(element, ast.Name) else "" for element in target.elts]
-        parts = list(zip(names, value.elts)) if isinstance(value, (ast.Tuple, ast.List)) and is_listed else []
+        parts = list(zip(names, elements)) if len(elements) == len(names) else []
         results = [self._axis(part) if name in self.ctx.axes else self.ex.rewrite(part) for name, part in parts]
         if any(isinstance(result.value, (Index, Mask, Axis)) for result in results):
             return self._unpack_indices(target, results)
@@ -173,7 +174,7 @@ class Statements:
         for name, part in parts:
             if name:
                 self._learn(name, part, self.ex.rewrite(part))
-        if isinstance(result.value, Container) and not is_listed:
+        if isinstance(result.value, Container) and not parts:
             self.ctx.scope.update(unpacked(target, result.value))
         text = f"{self.ctx.source.of(target)} = {enclosed(result.text)}"
         return self._changed(text, (value, result.text))

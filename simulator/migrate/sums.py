@@ -51,21 +51,24 @@ class Sum:
     @property
     def text(self) -> str:
         """Return the sum as source text, with additions before subtractions."""
-        parts = sorted(self.terms.items(), key=lambda item: item[1] < 0)
-        text = ""
-        for term, factor in parts:
-            shown = term if abs(factor) == 1 else f"{abs(factor)} * {_factor(term)}"
-            if factor == -1:  # a leading minus would only apply to the first factor: -(a // 2) is not -a // 2
-                shown = _factor(term, of_sum=bool(text))
-            text += f"{' - ' if factor < 0 else ' + '}{shown}" if text else f"{'-' if factor < 0 else ''}{shown}"
-        if not text or not self.number:
-            return text or str(self.number)
-        return f"{text} {'-' if self.number < 0 else '+'} {abs(self.number)}"
+        terms = sorted(self.terms.items(), key=lambda item: item[1] < 0)
+        parts = [(factor, _scaled(term, factor, is_first=not at)) for at, (term, factor) in enumerate(terms)]
+        if self.number or not parts:
+            parts.append((self.number, str(abs(self.number))))
+        text = "".join(f" {'-' if factor < 0 else '+'} {shown}" for factor, shown in parts)
+        return ("-" if text.startswith(" -") else "") + text[3:]
 
     @property
     def atom(self) -> str:
         """Return the sum as source text that can be a factor."""
         return _factor(self.text)
+
+
+def _scaled(term: str, factor: int, is_first: bool) -> str:
+    """Return `term` times the absolute value of `factor` as source text that may follow a sign."""
+    if factor == -1:  # a leading minus would only apply to the first factor: -(a // 2) is not -a // 2
+        return _factor(term, of_sum=not is_first)
+    return term if factor == 1 else f"{abs(factor)} * {_factor(term)}"
 
 
 def _factor(text: str, of_sum: bool = False) -> str:

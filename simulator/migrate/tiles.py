@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..instructions.operators import ACTIVATIONS, ALU
@@ -20,17 +21,8 @@ from .special import where_of_mask
 from .views import View
 
 BINARY = frozenset(name for name, operator in ALU.items() if not operator.unary) | {"divide", "mod", "fmod"}
-UNARY = frozenset({*ACTIVATIONS, *(name for name, operator in ALU.items() if operator.unary)}) | {
-    "negative",
-    "sin",
-    "cos",
-    "tan",
-    "floor",
-    "ceil",
-    "trunc",
-    "logical_not",
-    "invert",
-}
+MATHEMATICAL = {"negative", "sin", "cos", "tan", "floor", "ceil", "trunc", "logical_not", "invert"}
+UNARY = frozenset({*ACTIVATIONS, *(name for name, operator in ALU.items() if operator.unary)}) | MATHEMATICAL
 REDUCING = frozenset({"sum", "max", "min", "mean", "prod", "var", "all", "softmax"})
 CREATING = frozenset(
     {"ndarray", "zeros", "ones", "full", "empty", "zeros_like", "empty_like", "shared_constant", "rand"}
@@ -57,34 +49,14 @@ OPERATORS: dict[type[ast.AST], str] = {
 
 def function(ex: Expressions, call: ast.Call, op: str, dst: View | None = None) -> Result | None:
     """Rewrite a call of `nki.language.<op>`. Return None if its meaning is the same in NKI 0.7."""
-    nl = ex.ctx.nl
     if f"nki.language.{op}" in RANGES:
         return loop_range(ex, call)
-    if op in CREATING:
-        return create(ex, call, op)
-    if op == "par_dim":
-        return Result(par_dim(ex, call))
-    if op in ("arange", "mgrid"):
-        return _arange(ex, call)
-    if op in ("ds", "dslice"):
-        return Result(_call(ex, call, f"{nl}.ds").text, Window())
     if op == "load":
         return load(ex, call, dst)
-    if op == "store":
-        return store(ex, call)
-    if op == "load_transpose2d":
-        return load_transposed(ex, call)
-    if op in BINARY:
-        return _binary_call(ex, call, op)
-    if op in UNARY or op in ("copy", "static_cast"):
-        return _unary(ex, call, "copy" if op == "static_cast" else op)
-    if op in REDUCING:
-        return _reduction(ex, call, op)
-    if op in PARAMETERS:
-        return _other(ex, call, op)
-    if op in ("loop_reduce", "all_reduce", "atomic_rmw"):
+    if op in GONE:
         raise CannotError(f"nl.{op}: {GONE[op]}")
-    return None
+    handler = HANDLERS.get(op)
+    return handler(ex, call, op) if handler is not None else None
 
 
 PARAMETERS = {
@@ -103,13 +75,13 @@ GONE = {
 }
 
 
-def _call(ex: Expressions, call: ast.Call, function_text: str) -> Result:
+def _window(ex: Expressions, call: ast.Call, op: str) -> Result:
     arguments = [ex.rewrite(argument).text for argument in call.args]
     arguments += [f"{keyword.arg}={ex.rewrite(keyword.value).text}" for keyword in call.keywords]
-    return Result(f"{function_text}({', '.join(arguments)})")
+    return Result(f"{ex.ctx.nl}.ds({', '.join(arguments)})", Window())
 
 
-def _arange(ex: Expressions, call: ast.Call) -> Result:
+def _arange(ex: Expressions, call: ast.Call, op: str) -> Result:
     from .indices import arange
     from .sums import Sum
 
@@ -198,6 +170,7 @@ def _unary(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     Operands(ex, keywords.pop("mask", None))
     x = ex.rewrite(keywords["x"])
     note_start(ex.ctx, x.tensor)
+    op = "copy" if op == "static_cast" else op
     text = f"{ex.ctx.nl}.{op}({x.text}{_options(ex, keywords, 'dtype')})"
     tensor = x.tensor or Tensor()
     if op == "rsqrt" and tensor.region == "psum":  # GpSimd, which computes rsqrt, cannot access PSUM
@@ -215,12 +188,11 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
         if rows != operands.clips:  # masked-out rows were undefined
             view = operands.view(keywords["x"], rows)
     axis = keywords.get("axis")
-    axes = axis.elts if isinstance(axis, (ast.List, ast.Tuple)) else [axis] if axis is not None else []
-    numbers = [e.value for e in axes if isinstance(e, ast.Constant) and isinstance(e.value, int)]
+    numbers = _numbers(axis)
     text = view.text
     axis_text = ex.rewrite(axis).text if axis is not None else "1"
     shape: tuple[str, ...] | None = None
-    if view.full is not None and numbers and len(numbers) == len(axes):
+    if view.full is not None and numbers:
         rank = len(view.full)
         reduced = sorted(number % rank for number in numbers)
         left = [at for at in range(rank) if at not in reduced]
@@ -231,6 +203,13 @@ def _reduction(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     options = _options(ex, keywords, "dtype", "keepdims")
     dtype = _dtype(ex, keywords) or view.tensor.dtype
     return Result(f"{ex.ctx.nl}.{op}({text}, axis={axis_text}{options})", Tensor("sbuf", dtype, shape))
+
+
+def _numbers(axis: ast.expr | None) -> list[int]:
+    """Return the axes of a reduction, or [] if one of them is not a literal."""
+    axes = axis.elts if isinstance(axis, (ast.List, ast.Tuple)) else [axis]
+    numbers = [e.value for e in axes if isinstance(e, ast.Constant) and isinstance(e.value, int)]
+    return numbers if len(numbers) == len(axes) else []
 
 
 def _reduced_shape(shape: tuple[str, ...], reduced: list[int], left: list[int], keeps: bool) -> tuple[str, ...]:
@@ -248,7 +227,8 @@ def _are_last(axes: list[int], rank: int) -> bool:
 
 def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     keywords = keywords_of(call, PARAMETERS[op])
-    for parameter in PARAMETERS[op][:2] if op != "broadcast_to" or "src" not in keywords else ("src", "shape"):
+    first = "src" if op == "broadcast_to" and "src" in keywords else PARAMETERS[op][0]
+    for parameter in (first, *PARAMETERS[op][1:2]):
         keywords[parameter]  # refuses a call that lacks it
     mask = keywords.pop("mask", None)
     if mask is not None and op in ("matmul", "gather_flattened", "rms_norm") and Operands(ex, mask).clips:
@@ -256,24 +236,31 @@ def _other(ex: Expressions, call: ast.Call, op: str) -> Result | None:
     if op == "where":
         return _where(ex, keywords)
     if op == "broadcast_to":
-        return _broadcast(ex, ex.rewrite(keywords["src" if "src" in keywords else "x"]), keywords["shape"])
-    results = {parameter: ex.rewrite(node) for parameter, node in keywords.items()}
-    first = next(iter(results.values())).tensor or Tensor()
-    if op in ("matmul", "transpose"):
-        results.update(
-            {parameter: _outside_psum(ex, results[parameter]) for parameter in ("x", "y") if parameter in results}
-        )
-    arguments = [
-        result.text if parameter in ("x", "y") else f"{parameter}={result.text}"
-        for parameter, result in results.items()
-    ]
+        return _broadcast(ex, ex.rewrite(keywords[first]), keywords["shape"])
+    return _same_call(ex, op, {parameter: ex.rewrite(node) for parameter, node in keywords.items()})
+
+
+def _same_call(ex: Expressions, op: str, operands: dict[str, Result]) -> Result:
+    """Return a call with the same parameters in NKI 0.7."""
+    first = next(iter(operands.values())).tensor or Tensor()
     tensor = Tensor("sbuf", first.dtype)
-    if op == "matmul":
-        tensor = Tensor("psum", f"{ex.ctx.nl}.float32", _matmul_shape(results))
-    elif op == "transpose":
-        shape = first.shape if first.shape is not None and len(first.shape) == 2 else None
-        tensor = Tensor("psum", first.dtype, shape[::-1] if shape is not None else None)
+    if op in ("matmul", "transpose"):
+        for parameter in operands.keys() & {"x", "y"}:
+            operands[parameter] = _outside_psum(ex, operands[parameter])
+        tensor = _tensor_engine_tile(ex, op, operands, first)
+    arguments = [
+        operand.text if parameter in ("x", "y") else f"{parameter}={operand.text}"
+        for parameter, operand in operands.items()
+    ]
     return Result(f"{ex.ctx.nl}.{op}({', '.join(arguments)})", tensor)
+
+
+def _tensor_engine_tile(ex: Expressions, op: str, operands: dict[str, Result], first: Tensor) -> Tensor:
+    """Describe the tile in PSUM that nl.matmul or nl.transpose returns."""
+    if op == "matmul":
+        return Tensor("psum", f"{ex.ctx.nl}.float32", _matmul_shape(operands))
+    shape = first.shape if first.shape is not None and len(first.shape) == 2 else None
+    return Tensor("psum", first.dtype, shape[::-1] if shape is not None else None)
 
 
 def _outside_psum(ex: Expressions, operand: Result) -> Result:
@@ -318,6 +305,20 @@ def _where(ex: Expressions, keywords: dict[str, ast.expr]) -> Result:
         shown = f"{ex.ctx.needs('selected')}({condition.text}, {x.text}, {y.text}{options})"
         return Result(shown, Tensor("sbuf", tensor.dtype, condition.tensor.shape))
     return Result(f"{ex.ctx.nl}.where({condition.text}, {x.text}, {y.text}{options})", tensor)
+
+
+HANDLERS: dict[str, Callable[[Expressions, ast.Call, str], Result | None]] = {
+    **dict.fromkeys(PARAMETERS, _other),
+    **dict.fromkeys(REDUCING, _reduction),
+    **dict.fromkeys((*UNARY, "copy", "static_cast"), _unary),
+    **dict.fromkeys(BINARY, _binary_call),
+    **dict.fromkeys(CREATING, create),
+    **dict.fromkeys(("arange", "mgrid"), _arange),
+    **dict.fromkeys(("ds", "dslice"), _window),
+    "par_dim": lambda ex, call, _: Result(par_dim(ex, call)),
+    "store": lambda ex, call, _: store(ex, call),
+    "load_transpose2d": lambda ex, call, _: load_transposed(ex, call),
+}
 
 
 # Operators and methods

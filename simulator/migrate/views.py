@@ -44,22 +44,25 @@ def take(base: Result, elements: list[Element], clips: Clips | None = None) -> V
     """Return the part of a tensor that a subscript selects."""
     tensor = base.tensor or Tensor()
     blocks, inner = elements[: tensor.blocks], elements[tensor.blocks :]
-    text = base.text
-    if tensor.blocks:
-        if any(element.is_slice or (element.index is not None and element.index.axes) for element in blocks):
-            raise CannotError("a block dimension may be indexed only by a number: process the blocks one by one")
-        text = f"{base.text}[{', '.join(element.text for element in blocks)}]"
-        if not inner:
-            whole = view_of(tensor, tensor.shape)
-            return clip_whole(Result(text, whole), clips) if clips else View(text, whole, tensor.shape, tensor.shape)
+    text = _block(base.text, blocks) if tensor.blocks else base.text
+    if tensor.blocks and not inner:
+        whole = view_of(tensor, tensor.shape)
+        return clip_whole(Result(text, whole), clips) if clips else View(text, whole, tensor.shape, tensor.shape)
     if inner and inner[0].rows is not None:
         return _gathered(text, tensor, inner, clips or {})
     if not is_advanced(inner):
         return _basic(text, tensor, inner, clips)
-    indices = [element.index for element in inner]
-    if any(index is None for index in indices):
+    indices = [element.index for element in inner if element.index is not None]
+    if len(indices) < len(inner):
         raise CannotError("index arrays and slices cannot be combined in one subscript")
-    return _advanced(text, tensor, [index for index in indices if index is not None], clips or {})
+    return _advanced(text, tensor, indices, clips or {})
+
+
+def _block(text: str, elements: list[Element]) -> str:
+    """Return the tile that the block dimensions of a subscript select."""
+    if any(element.is_slice or (element.index is not None and element.index.axes) for element in elements):
+        raise CannotError("a block dimension may be indexed only by a number: process the blocks one by one")
+    return f"{text}[{', '.join(element.text for element in elements)}]"
 
 
 def _basic(text: str, tensor: Tensor, elements: list[Element], clips: Clips | None) -> View:
@@ -191,28 +194,27 @@ def _slices(indices: list[Index], rank: int, tensor: Tensor) -> list[str] | None
     used: list[tuple[int, int]] = []  # (axis, dimension)
     keys = []
     for dimension, index in enumerate(indices):
-        if len(index.axes) > 1:
+        if len(index.axes) > 1 or any(not a.factor.is_number or a.factor.number < 1 for a in index.axes.values()):
             return None
-        for at, axis in index.axes.items():
-            if not axis.factor.is_number or axis.factor.number < 1:
-                return None
-            used.append((at, dimension))
+        used += [(at, dimension) for at in index.axes]
         keys.append(_key(index))
     axes = [at for at, _ in used]
     if len(set(axes)) != len(axes) or axes != sorted(axes):
         return None
-    for at in range(-rank, 0):
-        if at in axes:
-            continue
-        before = max([d for a, d in used if a < at], default=-1)
-        after = min([d for a, d in used if a > at], default=len(indices))
-        free = [d for d in range(before + 1, after) if not indices[d].axes]
-        if not free:
+    for at in sorted(set(range(-rank, 0)) - set(axes)):
+        place = _dimension_for(at, used, indices)
+        if place is None:
             return None
-        place = free[-1]
         keys[place] = _one(keys[place])
         used.append((at, place))
     return keys
+
+
+def _dimension_for(axis: int, used: list[tuple[int, int]], indices: list[Index]) -> int | None:
+    """Return the last dimension that is indexed by a number and that keeps the order of the axes, or None."""
+    before = max([dimension for at, dimension in used if at < axis], default=-1)
+    after = min([dimension for at, dimension in used if at > axis], default=len(indices))
+    return max([d for d in range(before + 1, after) if not indices[d].axes], default=None)
 
 
 def _key(index: Index) -> str:
@@ -279,15 +281,14 @@ def clip_whole(result: Result, clips: Clips) -> View:
     """Return a whole tile, clipped by a mask with axes counted from the right."""
     tensor = result.tensor or Tensor()
     shape = tensor.shape
-    rank = max([max(-at, clip.rank) for at, clip in clips.items()], default=0) if shape is None else len(shape)
-    if shape is None and rank < 2:
-        rank = 2
+    rank = max([2, *(max(-at, clip.rank) for at, clip in clips.items())]) if shape is None else len(shape)
+    extents = ("",) * rank if shape is None else shape
     keys, left = [], []
     for at in range(-rank, 0):
         clip = clips.get(at)
-        if clip is None or (shape is not None and shape[at] == "1"):
+        if clip is None or extents[at] == "1":
             keys.append(":")
-            left.append(shape[at] if shape is not None else "")
+            left.append(extents[at])
             continue
         stop = clip.start + clip.count
         keys.append(slice_text(clip.start.text, stop.text))

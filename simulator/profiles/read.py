@@ -186,28 +186,36 @@ def _instructions(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> It
             raise ProfileError(f"{name}: more than {MOST_ROWS:,} instructions")
         if not _of_core(row, core):
             continue
-        engine = str(row.get("engine") or row.get("subgroup") or row.get("label") or "").lower()
-        engine = next((known for known in ENGINES if engine.startswith(known)), "")
-        if not engine:
+        engine = _engine(row)
+        if engine is None:
             continue  # not a compute engine
-        start, end = _times(where, row)
-        opcode = row.get("opcode")
-        if not isinstance(opcode, str):
-            raise ProfileError(f"{where}: opcode must be text, got {opcode!r:.40}")
-        line = row.get("nki_source_location") or ""
-        ours = bool(line or row.get("bir_instruction_name") or row.get("instruction_type")) and opcode not in _RUNTIME
-        is_transpose = opcode == "MATMUL" and row.get("instruction_type") == "TRANSPOSE"
-        identity = row.get("id")
-        yield MeasuredInstruction(
-            id=identity if isinstance(identity, int) else -1 - number,
-            engine=engine,
-            opcode="TRANSPOSE" if is_transpose else opcode[:_NAME],
-            start_ns=start,
-            end_ns=end,
-            after=_predecessors(row),
-            line=str(line)[:_NAME],
-            ours=ours,
-        )
+        yield _instruction(where, number, row, engine)
+
+
+def _instruction(where: str, number: int, row: Mapping[str, Any], engine: str) -> MeasuredInstruction:
+    start, end = _times(where, row)
+    opcode = row.get("opcode")
+    if not isinstance(opcode, str):
+        raise ProfileError(f"{where}: opcode must be text, got {opcode!r:.40}")
+    line = row.get("nki_source_location") or ""
+    ours = bool(line or row.get("bir_instruction_name") or row.get("instruction_type")) and opcode not in _RUNTIME
+    is_transpose = opcode == "MATMUL" and row.get("instruction_type") == "TRANSPOSE"
+    identity = row.get("id")
+    return MeasuredInstruction(
+        id=identity if isinstance(identity, int) else -1 - number,
+        engine=engine,
+        opcode="TRANSPOSE" if is_transpose else opcode[:_NAME],
+        start_ns=start,
+        end_ns=end,
+        after=_predecessors(row),
+        line=str(line)[:_NAME],
+        ours=ours,
+    )
+
+
+def _engine(row: Mapping[str, Any]) -> str | None:
+    name = str(row.get("engine") or row.get("subgroup") or row.get("label") or "").lower()
+    return next((engine for engine in ENGINES if name.startswith(engine)), None)
 
 
 def _packets(name: str, rows: Iterable[Mapping[str, Any]], core: int) -> Iterator[MeasuredPacket]:

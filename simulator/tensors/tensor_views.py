@@ -42,39 +42,42 @@ class TensorViews(WithoutOperators):
         return type(self)(shape, self._dtype, self.storage, strides, offset)
 
     def __getitem__(self, key: Any) -> Self:
-        keys = key if type(key) is tuple else (key,)
+        keys = self._keys(key)
         shape, strides = self.shape, self.strides
-        if Ellipsis in keys or len(keys) < len(shape):
-            keys = fill_ellipsis(keys, len(shape), self)
-        elif len(keys) > len(shape):
-            raise OutOfBoundsError(f"{self.label}: got {len(keys)} indices for {len(shape)} dimensions")
         on_chip = self.storage.on_chip
+        least = 1 + on_chip  # dimensions that a tensor must have
         offset = self.offset
         new_shape: list[int] = []
         new_strides: list[int] = []
         for dim, item in enumerate(keys):
             extent, stride = shape[dim], strides[dim]
             if type(item) is not slice and type(item) is not int:
-                if isinstance(item, DynamicSlice) and is_known(item.start):
-                    item = slice(item.start, item.start + item.size)
-                elif isinstance(item, DynamicSlice) or not is_known(item):
+                item = _known(item)
+                if item is None:
                     return self._item_at_run_time(keys, dim)
             if type(item) is slice:
                 start, count, step = resolve_slice(item, extent, dim, self)
-                if on_chip and dim == 0 and step != 1:
-                    raise NkiValidationError(f"{self.label}: partitions cannot be sliced with a step, got {step}")
                 new_shape.append(count)
                 new_strides.append(stride * step)
                 offset += start * stride
-            else:
-                offset += resolve_index(item, extent, dim, self) * stride
-                least = 2 if on_chip else 1  # dimensions that a tensor must have
-                if (on_chip and dim == 0) or (dim == len(shape) - 1 and len(new_shape) < least):
-                    new_shape.append(1)
-                    new_strides.append(stride)
+                continue
+            offset += resolve_index(item, extent, dim, self) * stride
+            if (on_chip and dim == 0) or (dim == len(shape) - 1 and len(new_shape) < least):
+                new_shape.append(1)
+                new_strides.append(stride)
         if 0 in new_shape:
             return self._empty(tuple(new_shape), tuple(new_strides), key)
         return self._view(tuple(new_shape), tuple(new_strides), offset)
+
+    def _keys(self, key: Any) -> tuple[Any, ...]:
+        """Return a key for each dimension. Partitions cannot be sliced with a step."""
+        keys = key if type(key) is tuple else (key,)
+        if Ellipsis in keys or len(keys) != len(self.shape):
+            keys = fill_ellipsis(keys, len(self.shape), self)
+        first = keys[0]
+        if type(first) is slice and first.step not in (None, 1) and self.storage.on_chip:
+            raise NkiValidationError(f"{self.label}: partitions cannot be sliced with a step, got {first.step}")
+        return keys
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Copy a tile into part of this tile, as in the examples of nki/migration/index.rst."""
@@ -217,6 +220,13 @@ class TensorViews(WithoutOperators):
     def _not_partition(self, dim: int, what: str) -> None:
         if dim == 0 and self.storage.on_chip:
             raise NkiValidationError(f"{what} of {self.label}: not possible on the partition dimension")
+
+
+def _known(key: Any) -> Any:
+    """Return a key as an integer or a slice, or None if it is known only at run time."""
+    if not isinstance(key, DynamicSlice):
+        return key if is_known(key) else None
+    return slice(key.start, key.start + key.size) if is_known(key.start) else None
 
 
 def _members(group: Any) -> tuple[str, ...]:

@@ -60,8 +60,10 @@ def comb(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, int]:
 
 def fill_ellipsis(keys: tuple[Any, ...], ndim: int, tensor: Any) -> tuple[Any, ...]:
     explicit = [key for key in keys if key is not Ellipsis]
-    if len(keys) - len(explicit) > 1 or len(explicit) > ndim:
-        raise OutOfBoundsError(f"{tensor.label}: indices {keys} do not match {ndim} dimensions")
+    if len(explicit) > ndim:
+        raise OutOfBoundsError(f"{tensor.label}: got {len(explicit)} indices for {ndim} dimensions")
+    if len(keys) - len(explicit) > 1:
+        raise OutOfBoundsError(f"{tensor.label}: only one index may be `...`, got {len(keys) - len(explicit)}")
     at = keys.index(Ellipsis) if len(explicit) < len(keys) else len(keys)
     return (*keys[:at], *[slice(None)] * (ndim - len(explicit)), *keys[at + 1 :])
 

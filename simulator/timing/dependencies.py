@@ -180,42 +180,57 @@ class _Analysis:
         single = self._single
         for index, instruction in enumerate(self.program):
             uses = self.graph.uses[index]
-            reads = instruction.reads
-            for access in reads:
+            for access in instruction.reads:
                 unit = single.get(access[0])
                 if unit is not None:
                     self._read_unit(unit, index, access, uses)
-                elif access[0] in self._several:
-                    for unit in self._touched(access):
-                        self._read_unit(unit, index, access, uses)
-                elif access[0] in self._hbm:
-                    self._read_hbm(index, access)
+                else:
+                    self._read_parts(index, access, uses)
             for access in instruction.writes:
                 unit = single.get(access[0])
                 if unit is not None:
                     self._write_unit(unit, index, access, instruction, uses)
-                elif access[0] in self._several:
-                    for unit in self._touched(access):
-                        self._write_unit(unit, index, access, instruction, uses)
-                elif access[0] in self._hbm:
-                    self._write_hbm(index, access)
-            for producer in instruction.after:
-                self._wait(index, producer.index, RAW)
-            if instruction.ordered:
-                before = self._ordered.get(instruction.engine)
-                if before is not None:
-                    self._wait(index, before, ORDER)
-                self._ordered[instruction.engine] = index
+                else:
+                    self._write_parts(index, access, instruction, uses)
+            self._wait_in_order(index, instruction)
             for version in uses:
                 version.left += 1
+
+    def _read_parts(self, index: int, access: Access, uses: list[Version]) -> None:
+        """Read a tile that consists of several units, or a tensor in HBM."""
+        for unit in self._touched(access):
+            self._read_unit(unit, index, access, uses)
+        if access[0] in self._hbm:
+            self._read_hbm(index, access)
+
+    def _write_parts(self, index: int, access: Access, instruction: Instruction, uses: list[Version]) -> None:
+        """Write to a tile that consists of several units, or to a tensor in HBM."""
+        for unit in self._touched(access):
+            self._write_unit(unit, index, access, instruction, uses)
+        if access[0] in self._hbm:
+            self._write_hbm(index, access)
+
+    def _wait_in_order(self, index: int, instruction: Instruction) -> None:
+        """Add the dependencies that do not come from accesses: explicit ones, and the order on an engine."""
+        for producer in instruction.after:
+            self._wait(index, producer.index, RAW)
+        if instruction.ordered:
+            before = self._ordered.get(instruction.engine)
+            if before is not None:
+                self._wait(index, before, ORDER)
+            self._ordered[instruction.engine] = index
 
     def _wait(self, index: int, producer: int, kind: int) -> None:
         if producer != index:
             self.graph.successors[producer].append(index * 4 + kind)
             self.graph.waits[index] += 1
 
-    def _touched(self, access: Access) -> list[Unit]:
-        starts, units = self._starts[access.allocation], self._several[access.allocation]
+    def _touched(self, access: Access) -> Sequence[Unit]:
+        """Return the units of a tile on the chip that an access overlaps."""
+        units = self._several.get(access.allocation)
+        if units is None:
+            return ()
+        starts = self._starts[access.allocation]
         first = max(0, bisect_right(starts, access.byte) - 1)
         if access.byte >= starts[first] + units[first].size:
             first += 1

@@ -229,11 +229,7 @@ def _fill(sheet: _Sheet, sources: _Sources, longer: int, pen: float, rng: np.ran
     height, width = sheet.tones.shape
 
     def style(font: Path | None, tallest: float) -> _Style:
-        most = max(SMALLEST * 1.05, min(LARGEST, tallest / longer))
-        share = math.exp(rng.uniform(math.log(SMALLEST), math.log(most)))
-        turned = rng.random() < 0.6
-        angle, shear = (rng.uniform(-14, 14), rng.uniform(-0.2, 0.2)) if turned else (0.0, 0.0)
-        return _Style(font, share * longer, angle, shear, math.exp(rng.uniform(-0.2, 0.2)), pen)
+        return _random_style(font, tallest, longer, pen, rng)
 
     def place(drawn: float) -> tuple[int, int]:
         return int(rng.uniform(1, max(2, width - drawn))), int(rng.uniform(1, max(2, height - drawn)))
@@ -255,6 +251,15 @@ def _fill(sheet: _Sheet, sources: _Sources, longer: int, pen: float, rng: np.ran
         glyph = style(sources.font(rng), min(height, width) * 0.6)
         ink = _turned(sources.distraction(glyph.font, rng), glyph.height, glyph.angle, glyph.shear, glyph.squeeze)
         sheet.put(ink, place(glyph.height), pen, None, gap=1)
+
+
+def _random_style(font: Path | None, tallest: float, longer: int, pen: float, rng: np.random.Generator) -> _Style:
+    """Return a style of digits up to `tallest` pixels high. The longer side of the sheet has `longer` pixels."""
+    most = max(SMALLEST * 1.05, min(LARGEST, tallest / longer))
+    share = math.exp(rng.uniform(math.log(SMALLEST), math.log(most)))
+    turned = rng.random() < 0.6
+    angle, shear = (rng.uniform(-14, 14), rng.uniform(-0.2, 0.2)) if turned else (0.0, 0.0)
+    return _Style(font, share * longer, angle, shear, math.exp(rng.uniform(-0.2, 0.2)), pen)
 
 
 def letterbox(image: Image.Image, boxes: np.ndarray) -> Composition:

@@ -51,25 +51,30 @@ def module_for(network: Network, dropout: float, normalize: bool = False) -> nn.
     for number, layer in enumerate(network.layers):
         activation = getattr(layer, "activation", "identity")
         if activation not in ("identity", "relu"):
-            raise ValueError(f"layer {layer.name!r}: the training scripts know relu alone, not {activation}")
+            raise ValueError(f"layer {layer.name!r}: the training scripts support only relu, not {activation}")
         if isinstance(layer, Conv2d):
-            modules.append(
-                nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size, padding=layer.padding[:2])
-            )
-            if normalize and number:
-                modules.append(nn.BatchNorm2d(layer.out_channels))
+            modules += _convolution(layer, normalize and number > 0)
         elif isinstance(layer, Dense):
-            if number:
-                modules.append(nn.Dropout(dropout))
+            modules += [nn.Dropout(dropout)] if number else []
             modules.append(nn.Linear(layer.in_features, layer.out_features))
         elif isinstance(layer, Flatten):
             modules.append(nn.Flatten())
-        # The maximum of ReLUs equals the ReLU of the maximum, which takes a quarter of the work.
-        if isinstance(layer, Conv2d) and layer.pool_size > 1:
-            modules.append(nn.MaxPool2d(layer.pool_size))
         if activation == "relu":
             modules.append(nn.ReLU())
     return nn.Sequential(*modules)
+
+
+def _convolution(layer: Conv2d, normalize: bool) -> list[nn.Module]:
+    """Return the modules of a convolution before its activation."""
+    modules: list[nn.Module] = [
+        nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel_size, padding=layer.padding[:2])
+    ]
+    if normalize:
+        modules.append(nn.BatchNorm2d(layer.out_channels))
+    # The maximum of ReLUs equals the ReLU of the maximum, which takes a quarter of the work.
+    if layer.pool_size > 1:
+        modules.append(nn.MaxPool2d(layer.pool_size))
+    return modules
 
 
 def tensors_of(network: Network, module: nn.Sequential) -> dict[str, np.ndarray]:

@@ -76,18 +76,15 @@ def _fill_outside(importer: Importer, view: View, matrices: dict[int, np.ndarray
 
 def _resized(importer: Importer, view: View, matrices: dict[int, np.ndarray]) -> View:
     """Multiply each axis in `matrices` by its matrix."""
-    if len(view.axes) == 3 and set(matrices) <= {1, 2}:
-        filters = [Scaling.of(matrices.get(axis, np.eye(view.shape[axis]))) for axis in (1, 2)]
-        down, across = filters
-        if matrices and down and across:
-            view = view.with_batch()
-            alone = (
-                [(down, across)] if down.times * across.times <= MAX_TIMES else [(down, UNCHANGED), (UNCHANGED, across)]
-            )
-            for axes in alone:
-                view = _scaled(importer, view, axes)
-            return view
-    if len(view.axes) == 3 and len(matrices) == 2 and set(matrices) == {1, 2}:
+    is_plane = len(view.axes) == 3 and bool(matrices) and set(matrices) <= {1, 2}
+    down, across = (Scaling.of(matrices.get(axis, np.eye(view.shape[axis]))) if is_plane else None for axis in (1, 2))
+    if down and across:
+        view = view.with_batch()
+        is_small = down.times * across.times <= MAX_TIMES
+        for axes in [(down, across)] if is_small else [(down, UNCHANGED), (UNCHANGED, across)]:
+            view = _scaled(importer, view, axes)
+        return view
+    if is_plane and len(matrices) == 2:
         whole = np.kron(matrices[1], matrices[2])
         if max(whole.shape) <= MAX_MIXED:  # the pixels become channels, and one product mixes them
             sizes = [len(matrices[axis]) for axis in (1, 2)]

@@ -291,16 +291,15 @@ class _Calls(ast.NodeVisitor):
             report(node, rule, message)
         bound = arguments_of(call, signature)
         self._check_values(bound)
-        for name, kind in declared_operands(function).items():
-            if name in bound and isinstance(kind, (Operator, NamedFunction)):
-                self._check_operator(bound[name], function, name, kind)
         if function in SIMULATED_ONLY:
             message = f"{function} works only in AWS's simulator: {SIMULATED_ONLY[function]}"
             report(node, "not-on-chip", message)
         if function == "nki.isa.memset":
             self._check_memset(node, bound)
         for name, kind in declared_operands(function).items():
-            if isinstance(kind, DmaTensor) and not kind.written and name in bound:
+            if name in bound and isinstance(kind, (Operator, NamedFunction)):
+                self._check_operator(bound[name], function, name, kind)
+            elif name in bound and isinstance(kind, DmaTensor) and not kind.written:
                 self._check_dma(node, function, bound[name])
         if function == "nki.language.store" and "value" in bound:
             self._check_dma(node, function, bound["value"])

@@ -80,14 +80,19 @@ def _branch(node: ast.stmt, constants: dict[str, Any]) -> list[ast.stmt] | None:
     """Return the statements that a statement with a constant condition executes, or None for other statements."""
     if isinstance(node, (ast.If, ast.While)):
         value = _value(node.test, constants)
-        if isinstance(node, ast.If) and value is not UNKNOWN:
-            return node.body if value else node.orelse
-        return node.orelse if value is not UNKNOWN and not value else None
-    if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range":
-        bounds = [_value(argument, constants) for argument in node.iter.args]
-        known = bool(bounds) and all(type(bound) is int for bound in bounds) and bounds[2:] != [0]
-        return node.orelse if known and not range(*bounds) else None
-    return None
+        if value is UNKNOWN or (value and isinstance(node, ast.While)):
+            return None
+        return node.body if value else node.orelse
+    return node.orelse if isinstance(node, ast.For) and _is_empty_range(node.iter, constants) else None
+
+
+def _is_empty_range(node: ast.expr, constants: dict[str, Any]) -> bool:
+    """Return True if an expression is a call of range whose constant arguments yield no number."""
+    if not isinstance(node, ast.Call) or ast.unparse(node.func) != "range":
+        return False
+    bounds = [_value(argument, constants) for argument in node.args]
+    known = bool(bounds) and all(type(bound) is int for bound in bounds) and bounds[2:] != [0]
+    return known and not range(*bounds)
 
 
 def _value(node: ast.expr, constants: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ too.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import partial
 from math import prod
 
@@ -66,20 +67,31 @@ def check_operands(scope: FunctionScope, tensors: LocalTensors, node: ast.Call, 
         for name in ("x", "y", "data"):
             _check_memory(scope, node, f"{function}: {name}", known.get(name), ON_CHIP)
         return
-    for name, kind in declared_operands(function).items():
-        tensor = known.get(name)
-        if tensor is None or isinstance(kind, DmaTensor) or not isinstance(kind, (Tile, Scalar)):
-            continue
+    for name, kind, tensor in _tiles_and_scalars(function, known):
         operand = f"{function}: {name} {ast.unparse(bound[name])}"
+        columns = COLUMNS.get(name) if function == MATMUL else None
         if not _has_own_rule(function, name, tensor):
-            allowed = tuple(region.value for region in kind.buffers) if isinstance(kind, Tile) else ON_CHIP
-            is_matrix = function == MATMUL and name in COLUMNS
-            _check_memory(scope, node, operand, tensor, ("sbuf",) if is_matrix else allowed)
+            _check_memory(scope, node, operand, tensor, _memories(kind, columns))
         _check_dtype(scope, node, operand, tensor, kind)
         if isinstance(kind, Tile):
             _check_size(scope, node, operand, tensor, kind, known)
-        if function == MATMUL and name in COLUMNS and tensor.shape is not None:
-            _check_columns(scope, node, operand, prod(tensor.shape[1:]), COLUMNS[name])
+        if columns is not None:
+            _check_columns(scope, node, operand, tensor, columns)
+
+
+def _tiles_and_scalars(function: str, known: dict[str, Tensor | None]) -> Iterator[tuple[str, Tile | Scalar, Tensor]]:
+    """Yield the operands of an instruction, other than those of DMAs, whose tensors are known."""
+    for name, kind in declared_operands(function).items():
+        tensor = known.get(name)
+        if tensor is not None and isinstance(kind, (Tile, Scalar)) and not isinstance(kind, DmaTensor):
+            yield name, kind, tensor
+
+
+def _memories(kind: Tile | Scalar, columns: int | None) -> tuple[str, ...]:
+    """Return the memories that an operand may be in. Operands of matmuls, which have a column limit, are in SBUF."""
+    if columns is not None:
+        return ("sbuf",)
+    return tuple(region.value for region in kind.buffers) if isinstance(kind, Tile) else ON_CHIP
 
 
 def _has_own_rule(function: str, name: str, tensor: Tensor) -> bool:
@@ -89,7 +101,8 @@ def _has_own_rule(function: str, name: str, tensor: Tensor) -> bool:
     return tensor.buffer == "psum" and engine.gpsimd in DECLARATIONS[function.removeprefix("nki.isa.")].engines
 
 
-def _check_columns(scope: FunctionScope, node: ast.Call, shown: str, columns: int, limit: int) -> None:
+def _check_columns(scope: FunctionScope, node: ast.Call, shown: str, tensor: Tensor, limit: int) -> None:
+    columns = prod(tensor.shape[1:]) if tensor.shape is not None else 0
     if columns > limit:
         message = f"{shown} has {columns:,} columns, but the limit is {limit}: split them"
         scope.report(node, "operand-size", message)

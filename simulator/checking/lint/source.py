@@ -167,15 +167,19 @@ def _each_binding(body: Iterable[ast.stmt]) -> Iterator[tuple[str, Binding]]:
         elif isinstance(statement, (ast.Import, ast.ImportFrom)):
             yield from _imports(statement)
         elif isinstance(statement, ast.Assign):
-            for target in statement.targets:
-                value = statement.value if isinstance(target, ast.Name) else None
-                yield from ((name, Assigned(value)) for name in stored_names(target))
+            yield from _assignments(statement)
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             yield statement.target.id, Assigned(statement.value)
         else:
             yield from ((name, Assigned()) for name in _names_of_parts(statement))
             for block in blocks_of(statement):
                 yield from _each_binding(block)
+
+
+def _assignments(statement: ast.Assign) -> Iterator[tuple[str, Assigned]]:
+    for target in statement.targets:
+        assigned = Assigned(statement.value if isinstance(target, ast.Name) else None)
+        yield from ((name, assigned) for name in stored_names(target))
 
 
 def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
@@ -221,24 +225,29 @@ def stored_names(node: ast.AST) -> Iterator[str]:
 
 
 def _changed_globals(tree: ast.Module) -> dict[str, int]:
+    """Return the global variables whose values change, with the line of the first change."""
     writers: dict[str, int] = {}
-    assigned: set[str] = set()
-    for statement in tree.body:
-        if isinstance(statement, ast.AugAssign):
-            for name in stored_names(statement.target):
-                writers.setdefault(name, statement.lineno)
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        for name in itertools.chain.from_iterable(map(stored_names, targets)):
-            if name in assigned:
-                writers.setdefault(name, statement.lineno)
-            assigned.add(name)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Global):
-            for name in node.names:
-                writers.setdefault(name, node.lineno)
+    for name, line in _reassignments(tree):
+        writers.setdefault(name, line)
     variables = {name for name, binding in bindings_of(tree.body).items() if isinstance(binding, Assigned)}
     _add_mutations(tree, variables, writers)
     return writers
+
+
+def _reassignments(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield the global variables that a statement assigns again, changes in place, or declares global."""
+    assigned: set[str] = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.AugAssign):
+            yield from ((name, statement.lineno) for name in stored_names(statement.target))
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        for name in itertools.chain.from_iterable(map(stored_names, targets)):
+            if name in assigned:
+                yield name, statement.lineno
+            assigned.add(name)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield from ((name, node.lineno) for name in node.names)
 
 
 def _add_mutations(scope: ast.AST, visible: set[str], changed: dict[str, int]) -> None:

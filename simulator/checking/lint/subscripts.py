@@ -22,19 +22,24 @@ def view_shape(shape: tuple[int, ...], on_chip: bool, view: ast.Subscript, numbe
         return None
     extents: list[int] = []
     for dimension, (index, extent) in enumerate(zip(indices, shape)):
-        if isinstance(index, ast.Slice):
-            bounds = _bounds(index, extent, number)
-            if bounds is None or not 0 <= bounds[0] < bounds[1] <= extent:
-                return None
-            extents.append(-((bounds[0] - bounds[1]) // bounds[2]))
-            continue
-        position = number(index)
-        if position is None or not -extent <= position < extent:
+        count = _count(index, extent, number)
+        if count is None:
             return None
         last = dimension == len(shape) - 1
-        if (on_chip and (dimension == 0 or (last and len(extents) < 2))) or (last and not extents):
-            extents.append(1)
+        is_kept = (on_chip and dimension == 0) or (last and len(extents) < (2 if on_chip else 1))
+        if isinstance(index, ast.Slice) or is_kept:
+            extents.append(count)
     return tuple(extents)
+
+
+def _count(index: ast.expr, extent: int, number: Number) -> int | None:
+    """Return the number of elements that an index selects, or None if it is unknown or out of range."""
+    if isinstance(index, ast.Slice):
+        bounds = _bounds(index, extent, number)
+        is_inside = bounds is not None and 0 <= bounds[0] < bounds[1] <= extent
+        return -((bounds[0] - bounds[1]) // bounds[2]) if bounds is not None and is_inside else None
+    position = number(index)
+    return 1 if position is not None and -extent <= position < extent else None
 
 
 def check_subscript(

@@ -195,14 +195,18 @@ class LocalTensors:
                 self._shape(bound.get("shape")),
             )
         if function in LIKE or function == "nki.language.expand_dims":
-            base = self._of(bound["x"]) if "x" in bound else None
-            tensor = base if isinstance(base, Tensor) else Tensor(None, None)
-            if "buffer" in bound:
-                tensor = replace(tensor, buffer=self._language_name(bound["buffer"]))
-            return replace(tensor, dtype=self._dtype(bound)) if "dtype" in bound else tensor
+            return self._like(bound)
         if function in OF_TILES:
             return Tensor("psum" if function in IN_PSUM else "sbuf", self._result_dtype(bound))
         return None
+
+    def _like(self, bound: dict[str, ast.expr]) -> Tensor:
+        """Return a tensor like the argument `x`, with another memory or dtype if requested."""
+        base = self._of(bound["x"]) if "x" in bound else None
+        tensor = base if isinstance(base, Tensor) else Tensor(None, None)
+        if "buffer" in bound:
+            tensor = replace(tensor, buffer=self._language_name(bound["buffer"]))
+        return replace(tensor, dtype=self._dtype(bound)) if "dtype" in bound else tensor
 
     def _result_dtype(self, bound: dict[str, ast.expr]) -> str | None:
         """Return the result dtype of a tile function: the requested dtype or, if there is none, the dtype of its first
@@ -214,19 +218,22 @@ class LocalTensors:
 
     def number(self, expression: ast.expr | None) -> int | None:
         """Return the integer that an expression evaluates to, or None if unknown."""
-        if isinstance(expression, ast.Constant):
-            return expression.value if type(expression.value) is int else None
-        if isinstance(expression, ast.Name) and expression.id in self._assigned:
-            return self._assigned_number(expression.id)
-        if isinstance(expression, ast.UnaryOp) and isinstance(expression.op, ast.USub):
-            operand = self.number(expression.operand)
-            return -operand if operand is not None else None
-        if isinstance(expression, ast.BinOp) and type(expression.op) in _ARITHMETIC:
-            left, right = self.number(expression.left), self.number(expression.right)
-            if left is None or right is None or (not right and isinstance(expression.op, ast.FloorDiv)):
+        match expression:
+            case None:
                 return None
-            return _ARITHMETIC[type(expression.op)](left, right)
-        return self._outer_number(expression) if expression is not None else None
+            case ast.Constant(value=value):
+                return value if type(value) is int else None
+            case ast.Name(id=name) if name in self._assigned:
+                return self._assigned_number(name)
+            case ast.UnaryOp(op=ast.USub()):
+                operand = self.number(expression.operand)
+                return -operand if operand is not None else None
+            case ast.BinOp(op=operator) if type(operator) in _ARITHMETIC:
+                left, right = self.number(expression.left), self.number(expression.right)
+                if left is None or right is None or (not right and isinstance(operator, ast.FloorDiv)):
+                    return None
+                return _ARITHMETIC[type(operator)](left, right)
+        return self._outer_number(expression)
 
     def _assigned_number(self, name: str) -> int | None:
         """Return the integer that a name refers to, or None if it is assigned more than once or from another name."""
