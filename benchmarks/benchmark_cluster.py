@@ -138,7 +138,15 @@ class Clock:
             for process, earlier in self._answering.items()
         ]
         running, waiting = (sum(part) / len(took) for part in zip(*took))
-        return Run(name, starting, pictures, seconds, spent, running, waiting)
+        return Run(
+            name=name,
+            starting=starting,
+            pictures=pictures,
+            seconds=seconds,
+            processor=spent,
+            running=running,
+            waiting=waiting,
+        )
 
 
 def _scheduled(process: int) -> tuple[float, float]:

@@ -89,18 +89,18 @@ def _load(name: str) -> list[Measurement]:
     with (DATA / name).open(newline="", encoding="utf-8") as file:
         return [
             Measurement(
-                r["id"],
-                r["source"],
-                r["kernel"],
-                r.get("variant", ""),
-                r["shapes"],
-                r["dtype"],
-                r["device"],
-                r["metric"],
-                float(r["latency_us"]),
-                r["notes"],
+                id=row["id"],
+                source=row["source"],
+                kernel=row["kernel"],
+                variant=row.get("variant", ""),
+                shapes=row["shapes"],
+                dtype=row["dtype"],
+                device=row["device"],
+                metric=row["metric"],
+                latency_us=float(row["latency_us"]),
+                notes=row["notes"],
             )
-            for r in csv.DictReader(file)
+            for row in csv.DictReader(file)
         ]
 
 

@@ -156,15 +156,15 @@ def measure(name: str, exporter: str) -> Row:
         differences.append(largest)
     batched_us = Session(model, backend, "bfloat16", BATCH).time(BATCH).total_us / BATCH
     return Row(
-        name,
-        exporter,
-        parameters_of(imported),
-        tuple(differences),
-        tuple(predicted),
-        batched_us,
-        tuple(launches),
-        import_seconds,
-        seconds[0],
+        name=name,
+        exporter=exporter,
+        parameters=parameters_of(imported),
+        differences=tuple(differences),
+        predicted_us=tuple(predicted),
+        batched_us=batched_us,
+        launches=tuple(launches),
+        import_seconds=import_seconds,
+        answer_seconds=seconds[0],
     )
 
 

@@ -32,15 +32,15 @@ def _row(run: Any, tile: Any, names: Sequence[str]) -> Markup:
     """Return the row of a tile; `names` are the names of the layers, or empty if there are none."""
     owner = run.parts.owners[tile.position] if run.parts else -1
     life = (tile.end_ns - tile.start_ns) / 1000
-    return element(
-        "tr",
+    cells = [
         element("th", tile.name, scope="row"),
         cell(names[owner] if owner >= 0 else "launch") if names else None,
         cell(f"{tile.line[0].rpartition('/')[2]}:{tile.line[1]}" if tile.line[0] else "", class_="code"),
         cell(f"{tile.bytes:,}", tile.bytes),
         cell(microseconds(life), life),
         cell(microseconds(tile.idle_ns / 1000), tile.idle_ns),
-    )
+    ]
+    return element("tr", cells)
 
 
 def _memory(run: Any, region: str) -> Markup:
@@ -122,6 +122,18 @@ def _spent(critical: Mapping[str, float]) -> str:
     return ", ".join(f"{short(name)} {time:.2f}" for name, time in sorted(critical.items(), key=lambda pair: -pair[1]))
 
 
+def _line_row(line: Any) -> Markup:
+    cells = [
+        element("th", line.place, scope="row"),
+        cell(line.text, class_="code source"),
+        cell(microseconds(line.critical_us), line.critical_us),
+        cell(_spent(line.critical), class_="spent"),
+        cell(microseconds(line.busy_us), line.busy_us),
+        cell(f"{line.instructions:,}", line.instructions),
+    ]
+    return element("tr", cells)
+
+
 def line_section(runs: Any) -> Markup | None:
     """Return the source lines of kernels with their critical time, or None if no launch has source lines."""
     headings: list[Heading] = [
@@ -130,18 +142,7 @@ def line_section(runs: Any) -> Markup | None:
     ]  # fmt: skip
     tables: list[Markup] = []
     for name, run in runs:
-        rows = [
-            element(
-                "tr",
-                element("th", line.place, scope="row"),
-                cell(line.text, class_="code source"),
-                cell(microseconds(line.critical_us), line.critical_us),
-                cell(_spent(line.critical), class_="spent"),
-                cell(microseconds(line.busy_us), line.busy_us),
-                cell(f"{line.instructions:,}", line.instructions),
-            )
-            for line in run.lines[:SHOWN_LINES]
-        ]
+        rows = [_line_row(line) for line in run.lines[:SHOWN_LINES]]
         if rows:
             tables.append(table(f"{name}: {microseconds(run.latency_us)} us", headings, rows))
             tables += [element("p", f"Advice: {advice}.", class_="note") for advice in run.advice]

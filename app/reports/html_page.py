@@ -58,8 +58,7 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
     """Return the complete page; see `html.write_report`."""
     name = report.model or " and ".join(table.title.partition(":")[0] for table in report.tables)
     title = f"trninfer {report.command}: {name}"
-    body = element(
-        "main",
+    sections = [
         _header(report, name),
         _tiles(report),
         _checks(report, comparison),
@@ -77,7 +76,7 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         _suite(report),
         _sweep(report),
         _footer(report),
-    )
+    ]
     head = fragment(
         element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
@@ -87,7 +86,7 @@ def render_page(report: Report, timelines: Sequence[tuple[str, Any]], comparison
         element("style", Markup(palette.css()), _asset("html_report.css")),
     )
     script = element("script", _asset("html_report.js"))
-    page = element("html", element("head", head), element("body", body, script), lang="en")
+    page = element("html", element("head", head), element("body", element("main", sections), script), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 

@@ -261,16 +261,15 @@ def timeline_section(timeline: Timeline, note: str, kind: str) -> Markup:
         element("div", id="tip", role="status", hidden=True),
         class_="interactive",
     )
-    return element(
-        "section",
+    parts = [
         element("h2", "What the engines did"),
         element("p", note, class_="lead"),
         resource_legend(used_resources(timeline)),
         canvas,
         element("figure", utilisation(timeline), element("figcaption", _CAPTION), class_="static"),
         element("script", _json(timeline, blocks), type="application/json", id="timeline-data"),
-        id="timeline-section",
-    )
+    ]
+    return element("section", parts, id="timeline-section")
 
 
 def used_resources(timeline: Timeline) -> set[str]:

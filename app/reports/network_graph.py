@@ -57,13 +57,16 @@ def render_graph(network: Network, table: LayerTable, title: GraphTitle) -> str:
         shape = "x".join(map(str, shapes[name]))
         boxes.append(_box((x + width / 2, y), (name, f"{kind} {shape}"), times.get(name), _warmest(times, names), unit))
     style = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {width:.0f} {height:.0f}", "width": f"{width:.0f}"}
-    return element(
-        "svg",
+    head = [
         element("title", f"{lead}, {total}"),
         element("style", _STYLE),
         element("rect", width="100%", height="100%", fill=_LIGHT["card"], class_="back"),
         element("text", lead, x=_EDGE, y=26, font_size=15, font_weight="bold"),
         element("text", total, x=_EDGE, y=46),
+    ]
+    return element(
+        "svg",
+        head,
         edges,
         boxes,
         **style,

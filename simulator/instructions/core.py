@@ -176,19 +176,19 @@ class NeuronCore:
         for tensor in writes:
             self._note_write(op, unit, tensor, reads)
         instruction = Instruction(
-            len(program),
-            op,
-            unit,
-            _accesses(writes),
-            _accesses(reads),
-            cost,
-            dma,
-            flops,
-            hbm_bytes,
-            self._line(),
-            name,
-            self.ordered,
-            options,
+            index=len(program),
+            op=op,
+            engine=unit,
+            writes=_accesses(writes),
+            reads=_accesses(reads),
+            cost=cost,
+            dma=dma,
+            flops=flops,
+            hbm_bytes=hbm_bytes,
+            line=self._line(),
+            name=name,
+            ordered=self.ordered,
+            options=options,
         )
         if self._fence is not None:
             instruction.after = (self._fence,)

@@ -363,7 +363,16 @@ class _Simulation:
             last_byte, bound = self.pipe_free, PIPE
         if moving + in_channels > last_byte:
             last_byte, bound = moving + in_channels, earliest
-        self.phases[index] = Phases(first_byte, latency, skew, first, begins, begin, last_byte, bound)
+        self.phases[index] = Phases(
+            first_byte=first_byte,
+            latency=latency,
+            skew=skew,
+            place=first,
+            begins=begins,
+            pipe_begin=begin,
+            last=last_byte,
+            bound=bound,
+        )
         last_byte += m.load_landing_ns if transfer.load else m.store_landing_ns
         self.moving[index] = moving, last_byte
         if last_byte > self.last_moved:

@@ -318,7 +318,15 @@ def write(sets: Sets, tensors: Mapping[str, np.ndarray], training: Training) -> 
     }
     save_model(WEIGHTS_DIRECTORY / f"{NETWORK.name}.safetensors", NETWORK, tensors, metadata)
     draw_reliability(bins, f"{NETWORK.name} on held-out pictures", DIAGRAM)
-    write_card(WEIGHTS_DIRECTORY / f"{NETWORK.name}.md", NETWORK, training, scores, parts, bins, differing)
+    write_card(
+        WEIGHTS_DIRECTORY / f"{NETWORK.name}.md",
+        NETWORK,
+        training,
+        scores=scores,
+        parts=parts,
+        bins=bins,
+        differing=differing,
+    )
 
 
 if __name__ == "__main__":
