@@ -69,24 +69,32 @@ def find_boxes(
     is the height and width of the network's image.
     """
     table = rows if head.layout == "rows" else rows.T
-    if head.ended:
-        candidates, confidences, classes = _ended(head, table, limits)
-    else:
-        has_one_class = head.agnostic or head.scores == "softmax"
-        select = _confident if head.suppress else _likeliest if has_one_class else _highest
-        candidates, confidences, classes = select(_scores(head, table, others), limits)
+    candidates, confidences, classes = _candidates(head, table, others, limits)
     corners = _corners(head, size, table, candidates)
+    oriented = _oriented(head, corners, table, candidates) if head.angle else None
     if head.suppress and not head.ended:
         groups = np.zeros_like(classes) if head.agnostic else classes
-        if head.angle:
-            oriented = _oriented(head, corners, table, candidates)
-            kept = suppress_oriented(oriented, confidences, groups, limits.iou)[: limits.max_detections]
-        else:
+        if oriented is None:
             kept = suppress(corners, confidences, groups, limits.iou, limits.max_detections)
+        else:
+            kept = suppress_oriented(oriented, confidences, groups, limits.iou)[: limits.max_detections]
+            oriented = oriented[kept]
         candidates, confidences, classes, corners = candidates[kept], confidences[kept], classes[kept], corners[kept]
     masks = np.asarray(table[candidates, head.columns.masks], np.float32)
-    boxes = BoxArrays(corners, confidences, classes, masks, _keypoints(head, size, table, others, candidates))
-    return boxes._replace(oriented=_oriented(head, corners, table, candidates)) if head.angle else boxes
+    return BoxArrays(corners, confidences, classes, masks, _keypoints(head, size, table, others, candidates), oriented)
+
+
+def _candidates(
+    head: BoxHead, table: np.ndarray, others: Mapping[str, np.ndarray], limits: Limits
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (box, score, class) for the boxes before suppression, in order of decreasing score."""
+    if head.ended:
+        return _ended(head, table, limits)
+    scores = _scores(head, table, others)
+    if head.suppress:
+        return _confident(scores, limits)
+    has_one_class = head.agnostic or head.scores == "softmax"
+    return (_likeliest if has_one_class else _highest)(scores, limits)
 
 
 def suppress(
