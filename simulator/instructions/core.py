@@ -210,7 +210,11 @@ class NeuronCore:
             storage.note_write(written, by_matmul=False)
         for read in reads:
             if read.storage is storage and read is not written and clobbers(op, written, read):
-                self._clobbered(op, written, read)
+                overlap = f"{op}: dst {written.label} overlaps {read.label}"
+                why = f"{overlap}, and overwrites elements of it before they are read"
+                self.warn(why)
+                if self.sanitizer is not None:
+                    self.sanitizer.clobbers(self._line(), written, why)
 
     def _admit_indirect(
         self, op: str, unit: engine, writes: tuple[NkiTensor, ...], reads: tuple[NkiTensor, ...]
@@ -253,13 +257,6 @@ class NeuronCore:
         """Handle a matmul that accumulates into a tile last written by matmuls."""
         if self.sanitizer is not None:
             self.sanitizer.resumes(self._line(), dst)
-
-    def _clobbered(self, op: str, written: NkiTensor, read: NkiTensor) -> None:
-        """Handle an instruction that writes elements before it reads them."""
-        why = f"{op}: dst {written.label} overlaps {read.label}, and overwrites elements of it before they are read"
-        self.warn(why)
-        if self.sanitizer is not None:
-            self.sanitizer.clobbers(self._line(), written, why)
 
     def warn(self, message: str, category: type[Warning] = UndefinedOnChipWarning) -> None:
         """Issue a warning, by default about undefined behaviour on the chip, once per line of the kernel."""

@@ -32,7 +32,6 @@ MUTATING_METHODS = frozenset(
     | {"update", "setdefault", "popitem", "add", "discard"}  # methods of dicts and sets
 )
 
-
 # Open files in binary mode, and pipes without blocking. Some systems do not define all of these flags.
 _READING = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
@@ -184,13 +183,11 @@ def _assignments(statement: ast.Assign) -> Iterator[tuple[str, Assigned]]:
 
 def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, Import]]:
     for alias in statement.names:
-        top = alias.name.split(".")[0]
         if isinstance(statement, ast.ImportFrom):
             yield alias.asname or alias.name, Import(statement.level, statement.module or "", alias.name)
-        elif alias.asname:
-            yield alias.asname, Import(0, alias.name)
         else:
-            yield top, Import(0, top)
+            top = alias.name.split(".")[0]
+            yield alias.asname or top, Import(0, alias.name if alias.asname else top)
 
 
 def _names_of_parts(statement: ast.stmt) -> Iterator[str]:
@@ -399,6 +396,4 @@ class Files:
         """Resolve `base.name`."""
         if isinstance(base, External):
             return External(f"{base.dotted}.{name}")
-        if isinstance(base, Module):
-            return self.member(base, name)
-        return None
+        return self.member(base, name) if isinstance(base, Module) else None
