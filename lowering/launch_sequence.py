@@ -126,10 +126,12 @@ class LaunchSequence:
         fitting = self.images(batch)
         if fitting < batch:
             launches = ceil_div(batch, fitting)
-            why = f"more images would exceed {self.most} instructions"
+            reasons = [f"more images would exceed {self.most} instructions"]
             if batch in self._faults:
-                why = f"the plan of one launch failed ({self._faults[batch]})"
-            notes.append(f"a batch of {batch} runs as {launches} launches of up to {fitting}; {why}")
+                reasons = [f"the plan of one launch failed ({self._faults[batch]})"]
+            elif failed := [images for images in self._faults if images < batch]:
+                reasons.append(f"the plan for {max(failed)} images failed ({self._faults[max(failed)]})")
+            notes.append(f"a batch of {batch} runs as {launches} launches of up to {fitting}; {'; '.join(reasons)}")
         return "; ".join(notes) or None
 
     def eight_bits_note(self, source: str) -> str:

@@ -88,7 +88,7 @@ class RayWorker:
             except (self._ray.exceptions.RayError, OSError) as error:
                 where = f" on {self._host}" if self._host else ""
                 raise WorkerEnded(f"a worker's process{where} ended: {_reason(error)}") from None
-        self._said += [("info", line) for line in reply.progress] + [("warning", line) for line in reply.warnings]
+        self._said += reply.notes
         if reply.error is not None:
             raise reply.error
         return reply.value

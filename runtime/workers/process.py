@@ -80,7 +80,7 @@ class WorkerProcess:
             reply: Reply = pickle.load(self._process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):  # ValueError: the pipes are closed
             raise self._ended() from None
-        self._said += [("info", line) for line in reply.progress] + [("warning", line) for line in reply.warnings]
+        self._said += reply.notes
         if reply.error is not None:
             raise reply.error
         return reply.value

@@ -13,6 +13,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import logging
 import queue
 import threading
 import time
@@ -36,16 +37,24 @@ from ..simulated import open_for_worker
 from ..timing import Row, add_times
 from .pool import END_SECONDS, MAX_DEATHS, PoolRules, PoolWorker, WorkerDied, WorkerPool
 from .process import ProcessWorker, WorkerEnded, WorkerProcess
-from .worker import BackendOpener, Hello, Prepare, Setup, Worker
+from .worker import BackendOpener, Hello, Prepare, Setup, Worker, WorkerFault
 
 WINDOW = 4  # maximum number of batches per worker that were read but whose results have not been yielded
 AHEAD = 2  # maximum number of batches in flight per worker
 START_SECONDS = 300.0  # time limit for the first worker to be ready; a cluster may have to add nodes
 _STEP_SECONDS = 1.0  # length of one wait; Python handles signals between waits
 
+_LOG = logging.getLogger(__name__)
+
 Note = Callable[[str], None]
 Greet = Callable[[Hello], None]
 StartWorker = Callable[[int, Greet], PoolWorker]
+
+
+def _log_fault(text: str) -> None:
+    """Log an exception that a worker worked around: a line, followed by the traceback."""
+    message, _, trace = text.partition("\n")
+    _LOG.error("%s", message, exc_info=(WorkerFault, WorkerFault(trace), None))
 
 
 class SharedSession:
@@ -55,7 +64,8 @@ class SharedSession:
         self.model = model
         self.workers = workers
         self._start_worker = start_worker
-        self._says = {"info": progress, "warning": warn}
+        self._says: dict[str, Note] = {"info": progress, "warning": warn, "error": _log_fault}
+        self._faults: set[str] = set()  # exceptions of workers that have been logged
         self._said: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._hellos: dict[int, Hello] = {}
         self._greeted: concurrent.futures.Future[Hello] = concurrent.futures.Future()
@@ -203,7 +213,11 @@ class SharedSession:
         self._said.put(("warning", f"worker {number} ended; its inputs go to another worker: {reason}"))
 
     def worker_said(self, number: int, level: str, line: str) -> None:
-        """Report a worker's line to the user."""
+        """Report a worker's line to the user, but the exceptions that all workers have in common only once."""
+        if level == "error" and line in self._faults:
+            return
+        if level == "error":
+            self._faults.add(line)
         self._said.put((level, f"worker {number}: {line}"))
 
     def note(self, level: str, event: str, **fields: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
 import traceback
@@ -70,12 +71,44 @@ class Hello:
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply of a worker: an answer or an error, and lines for the user."""
+    """The reply of a worker: an answer or an error, and lines for the user.
+
+    `faults` are the exceptions that were logged although they were worked around, each as a line and its traceback.
+    """
 
     value: Any
     error: Exception | None
     progress: tuple[str, ...]
     warnings: tuple[str, ...]
+    faults: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> list[tuple[str, str]]:
+        """The lines with their level: info, warning or error."""
+        levels = {"info": self.progress, "warning": self.warnings, "error": self.faults}
+        return [(level, line) for level, lines in levels.items() for line in lines]
+
+
+class _Faults(logging.Handler):
+    """Collects logged exceptions while it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append the message of an exception and its traceback."""
+        if record.exc_info:
+            trace = logging.Formatter().formatException(record.exc_info)
+            self.texts.append(f"{record.getMessage()}\n{trace}")
+
+    def __enter__(self) -> list[str]:
+        """Start to collect exceptions in the returned list."""
+        logging.getLogger("trninfer").addHandler(self)
+        return self.texts
+
+    def __exit__(self, *error: object) -> None:
+        logging.getLogger("trninfer").removeHandler(self)
 
 
 class Worker:
@@ -137,15 +170,16 @@ class Worker:
     def _reply(self, work: Callable[[], Any]) -> Reply:
         value: Any = None
         error: Exception | None = None
-        try:
-            value = work()
-        except EXPECTED_ERRORS as problem:
-            error = problem
-        except MemoryError:
-            raise  # becomes an error of Ray; the pool then ends this process and sends its inputs to another
-        except Exception:
-            error = WorkerFault(traceback.format_exc())
-        reply = Reply(value, error, tuple(self._progress), tuple(self._warnings))
+        with _Faults() as faults:
+            try:
+                value = work()
+            except EXPECTED_ERRORS as problem:
+                error = problem
+            except MemoryError:
+                raise  # becomes an error of Ray; the pool then ends this process and sends its inputs to another
+            except Exception:
+                error = WorkerFault(traceback.format_exc())
+        reply = Reply(value, error, tuple(self._progress), tuple(self._warnings), tuple(faults))
         self._progress.clear()
         self._warnings.clear()
         return reply

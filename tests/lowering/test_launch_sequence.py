@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from random_networks import model_of, residual
+from random_networks import model_of, of_kind, residual
 from trninfer.kernels.program import Memory
 from trninfer.lowering.config import LoweringConfig
 from trninfer.lowering.graph.graph import Graph
@@ -217,3 +217,22 @@ def test_a_batch_that_no_memory_holds_at_once_is_one_launch() -> None:
     (segment,) = plan.segments
     planned = segment.plan(16)
     assert planned.program.pictures == 16 and planned.program.stages[0].at_once < 16
+
+
+def test_the_note_states_the_fault_of_a_smaller_batch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One launch for 8 images exceeds the instruction budget, and planning fails for 4."""
+
+    def count(self: LaunchSequence, images: int) -> int:
+        assert images != 4, "no plan"
+        return 100 * images
+
+    monkeypatch.setattr(LaunchSequence, "_most_instructions", count)
+    plan = LaunchSequence(
+        of_kind("conv2d"), np.dtype(np.float32), LoweringConfig("trn2", 4, cache=PlanCache(None)), 450, 8
+    )
+    note = plan.note_of(8)
+    assert note is not None and note.startswith("a batch of 8 runs as 4 launches of up to 2; more images would exceed")
+    assert "; the plan for 4 images failed (AssertionError: no plan" in note
+    caplog.clear()  # otherwise the test fails (conftest.py)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -150,6 +151,18 @@ def test_errors_in_a_worker_come_over(shared, row, kind, message) -> None:
 
 
 @pytest.mark.slow
+def test_faults_that_workers_work_around_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    import worker_backends
+
+    options = LaunchOptions("layer")
+    with share_out(small_model(), workers=2, opener=worker_backends.open_after_a_fault, launches=options) as session:
+        assert len(collect(session, split_batches(inputs(9), 1)).classes) == 9
+    (record,) = caplog.records
+    assert re.fullmatch(r"worker [01]: no plan for 7 images", record.getMessage())
+    assert record.exc_info is not None and "ZeroDivisionError: no plan" in str(record.exc_info[1])
+    caplog.clear()  # otherwise the test fails (conftest.py)
+
+
 def test_workers_that_do_not_open() -> None:
     import worker_backends
 

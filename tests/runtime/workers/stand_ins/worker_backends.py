@@ -74,6 +74,15 @@ def open_plain(folder=None, *, progress, warn):
     return PlainBackend(folder)
 
 
+def open_after_a_fault(*, progress, warn):
+    """Work around a fault, as planning does."""
+    try:
+        raise ZeroDivisionError("no plan")
+    except ZeroDivisionError:
+        logging.getLogger("trninfer.lowering").exception("no plan for 7 images")
+    return PlainBackend(None)
+
+
 def open_nothing(*, progress, warn):
     raise BackendUnavailable("no device for this worker")
 
