@@ -41,6 +41,9 @@ if "TRNINFER_CACHE" not in os.environ:
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
         os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(os.environ["TRNINFER_CACHE"], "bytecode")
 
+# children that are started as `python3`, such as stand-ins for AWS's tools, have the packages of this interpreter
+os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
+
 gc.disable()  # until the tests are collected, because what collection creates lives until the process ends
 simulator.install()
 settings.register_profile("trninfer", deadline=None, max_examples=30)
