@@ -35,7 +35,7 @@ def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
-@pytest.fixture(params=[environment.TORCHNEURON, environment.NRT])
+@pytest.fixture(params=[pytest.param(environment.TORCHNEURON, marks=pytest.mark.by_hand), environment.NRT])
 def chip(request, few: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """Simulate a machine with a chip, using either package."""
     return stand_in_chip(monkeypatch, tmp_path / "cache", request.param)
@@ -148,7 +148,11 @@ def test_on_a_chip_measured_and_predicted_stand_apart(cli, chip, few, request) -
 
 @pytest.mark.parametrize(
     ("fault", "status", "told"),
-    [("run", 3, "NRT_EXEC_HW_ERR_NC_UE"), ("oob", 1, "NRT_EXEC_OOB"), ("die", 3, "ended during run")],
+    [
+        pytest.param("run", 3, "NRT_EXEC_HW_ERR_NC_UE", marks=pytest.mark.by_hand),
+        ("oob", 1, "NRT_EXEC_OOB"),
+        ("die", 3, "ended during run"),
+    ],
 )
 def test_a_chip_that_fails_leaves_an_archive_that_says_how(
     cli, nrt_chip, few, one_network, fault, status, told
@@ -164,7 +168,7 @@ def test_a_chip_that_fails_leaves_an_archive_that_says_how(
     assert len(document["networks"]) == 3
 
 
-@pytest.mark.parametrize("fault", ["die", "stuck"])
+@pytest.mark.parametrize("fault", [pytest.param("die", marks=pytest.mark.by_hand), "stuck"])
 def test_a_core_that_a_kernel_loses_is_there_for_the_next(cli, nrt_chip, few, one_network, fault) -> None:
     nrt_chip.setenv("STAND_IN_NRT", f"{fault}:psum_within")
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--archive", "a.zip")

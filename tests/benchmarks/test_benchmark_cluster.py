@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.by_hand
 
 
 def test_it_reports_the_memory_of_each_worker() -> None:

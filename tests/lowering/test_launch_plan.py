@@ -205,7 +205,7 @@ def test_the_copies_of_a_plan_are_those_that_its_decisions_make(tried: list[Deci
 
 @pytest.mark.slow
 @pytest.mark.parametrize("channels", [5, 16, 40])
-@pytest.mark.parametrize("side", [9, 28])
+@pytest.mark.parametrize("side", [9, pytest.param(28, marks=pytest.mark.by_hand)])
 def test_one_picture_takes_no_longer_than_two_or_four(channels: int, side: int) -> None:
     layers = [conv("a", 3, channels, 3), conv("b", channels, channels, 3, groups=channels), conv("c", channels, 12, 1)]
     network = ending_in_dense((3, side, side), [*layers])

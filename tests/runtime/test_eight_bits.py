@@ -35,9 +35,9 @@ pytestmark = pytest.mark.slow
 BATCHES = (1, 2, 3, 4, 7, 16)
 TARGETS = ("trn1", "trn2", "trn3")
 # Seeds of networks with four or five such layers.
-WITH_EIGHT_BITS = (0, 2, pytest.param(8, marks=pytest.mark.by_hand), 18)
+WITH_EIGHT_BITS = (*(pytest.param(seed, marks=pytest.mark.by_hand) for seed in (0, 8)), 2, 18)
 # Seeds of networks with values or weights that can be in 8 bits.
-BOUNDED = (4, 13, pytest.param(15, marks=pytest.mark.by_hand), 30, 32)
+BOUNDED = (4, *(pytest.param(seed, marks=pytest.mark.by_hand) for seed in (13, 15)), 30, 32)
 WITHOUT_WEIGHTS_BETWEEN = {30}  # those without such layers between the first and the last
 
 

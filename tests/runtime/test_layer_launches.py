@@ -332,7 +332,7 @@ def graphs(draw: Any) -> Network:
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(graphs(), st.sampled_from(["float32", "float16"]))
 def test_any_graph(network: Network, dtype: str) -> None:
     assert_as_golden(network, dtype)

@@ -20,8 +20,7 @@ from trninfer.runtime.tolerances import network_tolerance
 BATCHES = (1, 2, 3, 4, 7, 16)
 FLOAT32 = 1e-4
 # Networks with gates, averages and batch norms in bands of rows, and values in HBM.
-SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (446,)]
-SEEDS += [pytest.param(seed, marks=pytest.mark.by_hand) for seed in (15, 29, 438)]
+SEEDS = [pytest.param(seed, marks=pytest.mark.by_hand) for seed in (15, 29, 438, 446)]
 
 
 @pytest.fixture

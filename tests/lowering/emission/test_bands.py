@@ -188,7 +188,7 @@ def test_a_padded_value_by_its_own_rows_has_them_in_each_band(border: Border) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     st.sampled_from([("constant", (2, 1, -1, 0)), ("constant", (5, 0, 6, 1))])
     | st.tuples(st.sampled_from(["edge", "reflect"]), st.tuples(*[st.integers(0, 5)] * 4)),

@@ -84,7 +84,7 @@ def _channels(layers: Sequence[Layer], name: str) -> int:
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(
     st.one_of(of_3x3(), few_channels()),
     st.sampled_from([(1, 1), (1, 1), (2, 2), (5, 2)]),

@@ -79,7 +79,7 @@ def test_a_network_and_its_golden_model(chip, notes, compiled) -> None:
 
 
 @pytest.mark.usefixtures("first_plans")
-@pytest.mark.parametrize("instructions", [50_000, 64])  # one launch, and several
+@pytest.mark.parametrize("instructions", [50_000, pytest.param(64, marks=pytest.mark.by_hand)])  # one launch, several
 def test_a_network_with_sums_is_compiled_once_and_its_weights_stay(chip, notes, tmp_path, instructions) -> None:
     chip.setenv("STAND_IN_NRT", "void")
     asked: list[tuple[str, int]] = []

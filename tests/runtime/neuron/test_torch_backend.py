@@ -88,7 +88,7 @@ def test_results_stay_on_the_device_and_are_operands_as_they_are(chip, notes) ->
     np.testing.assert_array_equal(np.asarray(viewed), matrix(5, 7).T.reshape(5, 7).T)
 
 
-@pytest.mark.parametrize("instructions", [50_000, 64])  # one launch, and several
+@pytest.mark.parametrize("instructions", [50_000, pytest.param(64, marks=pytest.mark.by_hand)])  # one launch, several
 def test_a_network_and_its_weights_stay_on_the_device(chip, notes, tmp_path, instructions) -> None:
     asked = noted(chip)
     model = residual_network(32, 8)

@@ -21,7 +21,7 @@ from trninfer.tools.digits.render_glyphs import (
 )
 from trninfer.tools.digits.render_nondigits import NONE
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.by_hand
 
 # The kinds that need only Pillow's font.
 KINDS = [kind for kind in COUNTS if kind not in ("letters", "scripts", "pictograms")]
