@@ -53,7 +53,7 @@ def fit_to_values(
     head = dataclasses.replace(head, unit="fraction" if is_fraction else "pixels")
     if head.code == "centre" and not is_fraction and _are_corners(numbers, size):
         head = dataclasses.replace(head, code="corners")
-    if not head.scores_from and not _follow_cells(numbers, head.code, size):
+    if head.suppress and not _follow_cells(numbers, head.code, size):  # otherwise, a row is a query, not a cell
         return None
     scores = dict(outputs).get(head.scores_from)
     return head if scores is None else _with_kind_of(head, scores)
@@ -139,14 +139,13 @@ def _are_corners(numbers: np.ndarray, size: tuple[int, int]) -> bool:
 
 
 def _follow_cells(numbers: np.ndarray, code: str, size: tuple[int, int]) -> bool:
-    """Return False if rows of four numbers, one for each cell of a grid, are unrelated to the positions of the cells.
+    """Return False if rows of four numbers are as many as boxes of a grid, but unrelated to the positions of its cells.
 
-    Both are compared along each axis that has several cells.
+    Both are compared along each axis that has several cells. If a cell has several boxes, these may be adjacent.
     """
     middles = (numbers[:, :2] + numbers[:, 2:]) / 2 if code == "corners" else numbers[:, :2]
-    for origins, sides in _grids(len(numbers), size):
-        return _move_together(middles, origins + sides / 2)
-    return True
+    grids = [*_grids(len(numbers), size), *_grids(len(numbers), size, are_adjacent=True)]
+    return not grids or any(_move_together(middles, origins + sides / 2) for origins, sides in grids)
 
 
 def _move_together(first: np.ndarray, second: np.ndarray) -> bool:
@@ -155,13 +154,19 @@ def _move_together(first: np.ndarray, second: np.ndarray) -> bool:
     return bool((products >= LEAST_CORRELATION * first.std(axis=0) * second.std(axis=0)).all())
 
 
-def _grids(count: int, size: tuple[int, int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the origins and sides of the cells of each kind of grid that has `count` boxes, one or three per cell."""
+def _grids(count: int, size: tuple[int, int], are_adjacent: bool = False) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the origins and sides of the cells of each kind of grid that has `count` boxes, one or three per cell.
+
+    `are_adjacent`: the boxes of a cell are adjacent rows; otherwise, a level has all cells for each of its priors.
+    """
     for strides, anchors in itertools.product(GRIDS, BOXES_PER_CELL):
         levels = [BoxHead(1, "rows", "cells", strides=(stride,)).grid(*size) for stride in strides]
         if anchors * sum(len(origins) for origins, _ in levels) == count > 0:
-            tiled = [[np.tile(array, (anchors, 1)) for array in level] for level in levels]
-            yield np.concatenate([origins for origins, _ in tiled]), np.concatenate([sides for _, sides in tiled])
+            repeated = [
+                [np.repeat(array, anchors, axis=0) if are_adjacent else np.tile(array, (anchors, 1)) for array in level]
+                for level in levels
+            ]
+            yield np.concatenate([origins for origins, _ in repeated]), np.concatenate([s for _, s in repeated])
 
 
 def _with_kind_of(head: BoxHead, scores: np.ndarray) -> BoxHead:

@@ -183,6 +183,43 @@ def test_a_table_of_features_is_reported_as_values(tmp_path: Path) -> None:
         assert any(f"of boxes of {kind}, but not their values" in note for note in imported.notes)
 
 
+def test_an_ordered_table_beside_one_score_per_row_is_reported_as_values(tmp_path: Path) -> None:
+    """As many rows as a grid has cells for an image of 32x32; in each row, the first two numbers are smaller."""
+    chain = Chain(3, 32, 32)
+    chain.conv((3, 2), (8, 8), strides=[8, 8])
+    features = chain.add("Flatten")
+    tables = []
+    for width in (2, 2, 1):
+        chain.value = features
+        chain.gemm(32, 21 * width)
+        chain.add("Sigmoid")
+        tables.append(chain.add("Reshape", chain.constant([-1, 21, width])))
+    low, sides, scores = tables
+    rows = chain.add("Concat", chain.add("Add", sides, first=low), first=low, axis=2)
+    imported = checked(chain.model(outputs=[rows, scores]), tmp_path)
+    assert imported.network.output.kind == "values"
+    assert any("may be boxes and their scores" in note for note in imported.notes)
+
+
+@pytest.mark.parametrize("order", ["cell, anchor", "anchor, cell"])
+@pytest.mark.parametrize("anchors", [1, 3])
+def test_boxes_with_separate_scores_follow_the_cells_of_their_grid(order: str, anchors: int) -> None:
+    """As in YOLO-NAS."""
+    head = BoxHead(2, "rows", "corners", scores_from="scores")
+    random = np.random.default_rng(0)
+    rows = []
+    for stride in (8, 16, 32):
+        cells, _ = BoxHead(1, "rows", "cells", strides=(stride,)).grid(64, 96)
+        cells = np.tile(cells, (anchors, 1)) if order == "anchor, cell" else np.repeat(cells, anchors, axis=0)
+        middles = cells + random.uniform(-1, 2, cells.shape) * stride
+        sides = random.uniform(1, 5, cells.shape) * stride
+        rows.append(np.concatenate([middles - sides / 2, middles + sides / 2], axis=1))
+    table = np.concatenate(rows)
+    scores = random.uniform(0, 1, (len(table), 2))
+    assert fit_to_values(head, [("boxes", table), ("scores", scores)], (64, 96)) == head
+    assert fit_to_values(head, [("boxes", random.permutation(table)), ("scores", scores)], (64, 96)) is None
+
+
 @pytest.mark.parametrize("anchors", [1, 3])
 @pytest.mark.parametrize("unit", [1.0, 1 / 64])
 def test_boxes_follow_the_cells_of_their_grid(anchors: int, unit: float) -> None:
