@@ -1,10 +1,12 @@
 """Convolutions and dense layers that read channels in any order."""
 
-from lowered import graph_of, kinds_of
-from random_networks import conv, labels, picture
+import pytest
+from lowered import assert_right, graph_of, kinds_of, nodes_of
+from random_networks import conv, ending_in_dense, labels, picture
 from trninfer.kernels.program import Convolution
+from trninfer.lowering.decisions import Decisions
 from trninfer.models.inputs import FeatureInput
-from trninfer.models.layers import Affine, ChannelShuffle, ChannelSlice, Conv2d, Dense, Flatten, Layer, Pool
+from trninfer.models.layers import Affine, ChannelShuffle, ChannelSlice, Concat, Conv2d, Dense, Flatten, Layer, Pool
 from trninfer.models.network import Network
 
 
@@ -59,3 +61,26 @@ def test_features_are_images_of_one_pixel() -> None:
     first = graph_of(Network("n", FeatureInput(7), (Dense("a", 7, 3), Dense("b", 3, 2)), labels(2))).nodes[0]
     assert isinstance(first.operation, Convolution)
     assert (first.operation.kernel, first.operation.shape) == ((1, 1), (3, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "each", "groups", "nodes"),
+    [((40, 128), 1, 1, 2), ((104, 128, 128), 1, 8, 3), ((200, 128), 2, 2, 2), ((128, 24), 1, 1, 1), ((24, 24), 1, 1, 1)],
+)
+def test_a_depthwise_convolution_of_unaligned_parts_is_split(
+    sizes: tuple[int, ...], each: int, groups: int, nodes: int
+) -> None:
+    """As in RDNet: the tiles of the parts would otherwise overlap two tiles of the concatenation each."""
+    total = sum(sizes)
+    layers: list[Layer] = [conv("stem", 3, 8, 3)]
+    layers += [conv(f"part{n}", 8, size, 1, inputs=("stem",)) for n, size in enumerate(sizes)]
+    layers += [
+        Concat("all", inputs=tuple(f"part{n}" for n in range(len(sizes)))),
+        ChannelShuffle("turned", groups),
+        conv("by itself", total, total * each, 3, groups=total),
+        conv("mixed", total * each, 8, 1),
+    ]
+    network = ending_in_dense((3, 5, 4), layers)
+    assert len(nodes_of(graph_of(network), "by itself")) == nodes
+    for batch in (1, 2, 3, 4, 7, 16):
+        assert_right(network, Decisions(), batch, ("float32", "bfloat16", "float16")[batch % 3])
