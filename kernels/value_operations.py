@@ -93,7 +93,7 @@ class Scaling(Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class Affine(Scaling):
-    """activation(x * scale + shift).
+    """activation(x * scale + shift). With the activation "within", x is limited to [scale, shift] instead.
 
     The constants start at column `constants`: the scale and the shift of each tile of channels, alternating.
     """

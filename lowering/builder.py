@@ -39,6 +39,7 @@ class GraphBuilder:
     shapes: dict[str, Shape]
     nodes: list[Node] = field(default_factory=list)
     is_whole: bool = True  # whether the nodes form a whole network, so that the host may rearrange its input
+    is_quantized: bool = False  # whether some values are stored in 8 bits, with scales for the values of the layers
     owners: dict[str, str] = field(default_factory=dict)  # the layer of each inner name
 
     @staticmethod

@@ -51,6 +51,7 @@ def lower_layers(model: Model, dtype: np.dtype[Any], eight_bits: EightBits | Non
     """
     image = image_of(model).shape
     builder = GraphBuilder.start(model, dtype, image)
+    builder.is_quantized = eight_bits is not None
     rows: list[tuple[str, str]] = []
     for layer in model.network.layers:
         if type(layer) not in RULES:

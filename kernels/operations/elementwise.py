@@ -3,6 +3,7 @@
     for tile of channels:
         result = activation(first arithmetic second)            # Combine
         result = activation(value * scale + shift)              # Affine
+        result = min(max(value, scale), shift)                  # Affine with the activation "within"
         result = value, or value * slope where value < 0        # Slope
 
 | tile | shape | bounds |
@@ -16,6 +17,7 @@ import nki.language as nl
 
 from ..activation_functions import activate, slope_below_zero
 from ..elementwise import combine_column, combine_tiles, scale_and_shift_tiles
+from ..operation_fields import BOUNDS
 from ..program import Affine, Combine, Slope
 
 MANY_PIXELS = 96  # with at least this many pixels, one instruction per image is faster than one for the whole tensor
@@ -41,7 +43,9 @@ def scale_and_shift(launch, number, operation: Affine, operands):
             activate(result, data, name, parameters)
             continue
         scale, shift = (_numbers(launch, operation, 2 * t + n, data) for n in range(2))
-        if operation.by_element:
+        if name in BOUNDS:
+            activate(result, data, name, (scale, shift))
+        elif operation.by_element:
             scale_and_shift_tiles(result, data, _on_all(scale, data), _on_all(shift, data), name, parameters)
         else:
             activate(result, data, name, parameters, bias=shift, scale=scale)

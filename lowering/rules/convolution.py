@@ -15,6 +15,7 @@ from ..builder import GraphBuilder, lowers
 from ..graph.channels import Channels
 from ..graph.filters import ungrouped
 from .along_channels import convolve_along_channels, is_along_channels
+from .bounded import fold_scales
 
 
 @lowers(Conv2d)
@@ -23,14 +24,13 @@ def convolution(builder: GraphBuilder, layer: Conv2d) -> None:
     if is_along_channels(builder, layer):
         convolve_along_channels(builder, layer)
         return
+    filters, bias = fold_scales(builder, layer) or (builder.filters(layer), builder.tensor(layer, "bias"))
     read, groups = layer.inputs[0], layer.groups
     after = layer.output_shape(builder.shapes[read])
     is_depthwise = groups == layer.in_channels
     if _gathers_first(builder, layer, math.prod(after[1:]) * layer.pool_size**2, is_depthwise):
         builder.gather(read)
     source, group_channels = builder.places[read], layer.out_channels // groups
-    filters = builder.filters(layer)
-    bias = builder.tensor(layer, "bias")
     fields: dict[str, Any] = {
         "kernel": layer.kernel_size,
         "stride": layer.stride,

@@ -65,7 +65,13 @@ def test_features_are_images_of_one_pixel() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "each", "groups", "nodes"),
-    [((40, 128), 1, 1, 2), ((104, 128, 128), 1, 8, 3), ((200, 128), 2, 2, 2), ((128, 24), 1, 1, 1), ((24, 24), 1, 1, 1)],
+    [
+        ((40, 128), 1, 1, 2),
+        ((104, 128, 128), 1, 8, 3),
+        ((200, 128), 2, 2, 2),
+        ((128, 24), 1, 1, 1),
+        ((24, 24), 1, 1, 1),
+    ],
 )
 def test_a_depthwise_convolution_of_unaligned_parts_is_split(
     sizes: tuple[int, ...], each: int, groups: int, nodes: int
