@@ -137,7 +137,10 @@ def _epilogues(launch, operation, plan, order, reads, out):
         part = order.position(out_tile.index, PARTITIONS)[2]
         if part == len(ends):
             by_matmul = _adds_by_matmul(operation, plan, reads[out_tile.index], out)
-            ends.append(_epilogue(launch, operation, part, out_tile.size, by_matmul))
+            end = _epilogue(launch, operation, part, out_tile.size, by_matmul)
+            if _adds_plainly(launch, operation, out_tile.size, out):
+                end.diagonal = launch.identity()[0 : out_tile.size, 0 : out_tile.size]
+            ends.append(end)
     return ends
 
 
@@ -167,6 +170,18 @@ def _adds_by_matmul(operation, plan, reads, out):
         return False
     enough = out.images * operation.rows * operation.columns >= nl.tile_size.psum_bank_fmax
     return enough and ceil_div(len(reads), 2) * len(plan.steps) <= QUICK_MATMULS
+
+
+def _adds_plainly(launch, operation, channels, out):
+    """True if the Tensor Engine adds the addend, multiplied by an identity matrix, to sums of 16-bit values.
+
+    The Vector Engine would add it with an instruction of its own before the activation, which takes longer than a
+    matmul of a few columns.
+    """
+    if len(operation.sources) == 1 or operation.is_scaled or operation.activation.is_identity or channels < 2:
+        return False
+    few = out.images * operation.rows * operation.columns <= nl.tile_size.psum_bank_fmax
+    return few and itemsize(launch.dtype) == 2
 
 
 def _inputs(operation, value, plan):

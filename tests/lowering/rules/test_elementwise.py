@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lowered import assert_right, decide, graph_of, kinds_of, nodes_of, operation_of
-from onnx_chain import Chain, run_onnx
+from onnx_chain import Chain, assert_imports, run_onnx
 from random_networks import conv, ending_in_dense, labels, model_of, picture, residual
 from trninfer.kernels.program import Combine as CombineOperation
 from trninfer.kernels.program import Convolution
@@ -175,3 +175,26 @@ def test_rows_and_columns_that_are_repeated(operation: str, batch: int, tmp_path
     np.testing.assert_allclose(result.probabilities, expected, rtol=1e-4, atol=1e-4)
     repeats = [layer for layer in imported.network.layers if isinstance(layer, Conv2d) and max(layer.kernel_size) > 1]
     assert not repeats
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "activation"),
+    [(1, (3, 4), "Relu"), (24, (7, 5), "Relu"), (130, (3, 3), "Sigmoid"), (9, (20, 30), "Relu")],
+)
+def test_a_residual_before_an_activation(channels: int, size: tuple[int, int], activation: str, tmp_path: Path) -> None:
+    """In 16 bits, the Tensor Engine adds the addend of a few pixels."""
+    chain = Chain(3, *size, seed=channels)
+    chain.conv((3, channels), (3, 3), pads=[1] * 4)
+    for _ in range(2):
+        x = chain.value
+        chain.conv((channels, channels), (3, 3), pads=[1] * 4)
+        chain.add("Add", x)
+        chain.add(activation)
+    chain.add("GlobalAveragePool")
+    chain.add("Flatten")
+    chain.gemm(channels, 4)
+    imported = assert_imports(chain, tmp_path)
+    model = Model(imported.network, imported.tensors, {})
+    for batch in (1, 2, 3, 4, 7, 16):
+        dtype = ("bfloat16", "float16", "float32")[batch % 3]
+        assert_right(model, Decisions(), batch, dtype)
