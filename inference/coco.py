@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..models.budget import OverBudget, check_json
+from ..models.budget import OverBudget, read_json
 from ..models.errors import InputError
 from ..models.regular_files import describe, open_regular
 from .box import Box, RunLengths
@@ -100,8 +99,7 @@ def read_annotations(path: Path, labels: Sequence[str]) -> Annotations:
         return Annotations(numbered.categories, folder=path, labels=tuple(labels))
     try:
         text = _read_text(path, MAX_BYTES)
-        check_json(text)
-        data = json.loads(text)
+        data = read_json(text)
         categories = {str(entry["name"]): int(entry["id"]) for entry in data["categories"]}
         names = {entry["id"]: Path(str(entry["file_name"])).name for entry in data["images"]}
         boxes: dict[Any, list[dict[str, Any]]] = {number: [] for number in names}

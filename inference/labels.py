@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from ..models.budget import Budget, OverBudget, check_json
+from ..models.budget import Budget, read_json
 from ..models.errors import InputError
 from ..models.regular_files import describe, file_size, open_regular
 from .csv_tables import table_cells
@@ -75,13 +74,7 @@ def classes_by_name(labels: Sequence[str]) -> dict[str, int]:
 
 
 def _json_labels(content: bytes) -> list[str]:
-    try:
-        check_json(content)
-        items = json.loads(content)
-    except OverBudget:
-        raise
-    except (ValueError, RecursionError):
-        raise ValueError("not valid JSON; expected a list of labels") from None
+    items = read_json(content)
     if not isinstance(items, list) or not all(type(item) in (int, str) for item in items):
         raise ValueError("expected a list of labels or class numbers")
     return [str(item) for item in items]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..models.budget import OverBudget, check_json
+from ..models.budget import read_json
 from ..models.errors import InputError
 from ..models.regular_files import describe, file_size, open_regular
 from .labels import classes_by_name
@@ -144,13 +143,7 @@ def _header(cells: Sequence[str]) -> tuple[int, int] | None:
 
 def _json_rows(text: str) -> Iterator[tuple[str, str, str]]:
     """Yield (where, name, label) from an object that maps names to labels, or from a list of objects with both."""
-    try:
-        check_json(text)
-        document = json.loads(text)
-    except OverBudget:
-        raise
-    except (ValueError, RecursionError):
-        raise ValueError("not valid JSON") from None
+    document = read_json(text)
     if isinstance(document, dict):
         document = [{"input": name, "label": label} for name, label in document.items()]
     if not isinstance(document, list):

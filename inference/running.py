@@ -12,8 +12,8 @@ import numpy as np
 
 from ..models.files import Model
 from ..runtime.backend import BackendInfo
-from ..runtime.session import BatchAnswer, BatchSession, OverflowedError, Progress, no_answers
-from ..runtime.timing import LayerTiming, Row, add_times
+from ..runtime.session import BatchAnswer, BatchSession, OverflowedError, Progress, join_answers, no_answers
+from ..runtime.timing import LayerTiming, Row
 from .predictions import MakePredictions, Prediction
 from .stream import Batch, answer_batches
 
@@ -75,15 +75,7 @@ class PatientSession:
                 return no_answers(self.rows, self.model.network.row_size, {0: str(error)})
         positions = range(len(batch))
         parts = [self._answer(batch[position : position + 1], done + position, progress) for position in positions]
-        answered = [part for part in parts if part.size]
-        return BatchAnswer(
-            size=len(answered),
-            classes=np.concatenate([part.classes for part in parts]),
-            probabilities=np.concatenate([part.probabilities for part in parts]),
-            times=add_times([part.times for part in answered]),
-            timelines=(None,) * len(self.rows),
-            failures={position: part.failures[0] for position, part in enumerate(parts) if part.failures},
-        )
+        return join_answers(parts, self.rows)
 
 
 class _PredictionList:

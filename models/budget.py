@@ -6,8 +6,9 @@ sparse files (npz, Parquet, safetensors, ONNX, pictures) checks a `Budget` befor
 
 from __future__ import annotations
 
+import json
 import os
-from typing import IO
+from typing import IO, Any
 
 MIN_BYTES = 512 << 20  # allowed for any file
 EXPANSION = 16  # bytes in memory per byte in the file; well-compressed 8-bit pixels need about 10
@@ -50,3 +51,12 @@ def check_json(text: str | bytes) -> None:
     objects, lists, values = map(text.count, "{[," if isinstance(text, str) else (b"{", b"[", b","))  # type: ignore[arg-type]
     needed = OBJECT_BYTES * objects + LIST_BYTES * lists + VALUE_BYTES * values
     Budget.for_file(len(text)).take(needed, "its JSON")
+
+
+def read_json(text: str | bytes) -> Any:
+    """Parse a JSON text. Raises OverBudget if it needs too much memory, and ValueError if it is not JSON."""
+    check_json(text)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("not valid JSON") from None

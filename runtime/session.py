@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from ..models.golden import probabilities_of
 from .backend import EIGHT_BITS, NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchTime
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from .launches import Launches, plan_launches
-from .timing import LayerTiming, Row, Totals, named_timelines
+from .timing import LayerTiming, Row, Totals, add_times, named_timelines
 
 DEFAULT_BATCH_SIZE = 64
 
@@ -61,6 +61,20 @@ class BatchAnswer:
 def no_answers(rows: tuple[Row, ...], labels: int, failures: Mapping[int, str]) -> BatchAnswer:
     """Return the result for a batch without usable inputs."""
     return BatchAnswer(0, np.empty(0, np.int32), np.empty((0, labels), np.float32), (), (None,) * len(rows), failures)
+
+
+def join_answers(parts: Sequence[BatchAnswer], rows: tuple[Row, ...]) -> BatchAnswer:
+    """Return the result for a batch whose inputs were processed one at a time."""
+    answered = [part for part in parts if part.size]
+    return BatchAnswer(
+        size=len(answered),
+        classes=np.concatenate([part.classes for part in parts]),
+        probabilities=np.concatenate([part.probabilities for part in parts]),
+        times=add_times([part.times for part in answered]),
+        timelines=(None,) * len(rows),
+        failures={position: part.failures[0] for position, part in enumerate(parts) if part.failures},
+        worker=answered[-1].worker if answered else 0,
+    )
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,23 @@ def what_if(constants: Mapping[str, float], target: str) -> Iterator[None]:
         yield
 
 
+def predicted_time(run: simulator.Run) -> LaunchTime:
+    """Return the predicted time of a launch."""
+    return LaunchTime(
+        run.latency_us,
+        flops=run.flops,
+        hbm_bytes=run.hbm_bytes,
+        bound_by=run.bound_by,
+        mfu=run.mfu,
+        latency_error=run.latency_error,
+        hardware_flops=run.hardware_flops,
+        hfu=run.hfu,
+        active_us=run.latency_us,
+        critical=run.critical.by_resource,
+        sbuf_peak_bytes=run.memory.sbuf_bytes,
+    )
+
+
 class SimulatedBackend:
     """Runs kernels on the simulator. Times depend only on the kernel, the shapes and the dtypes, and are cached."""
 
@@ -79,21 +96,8 @@ class SimulatedBackend:
             if self._keep_timelines:
                 timeline = simulator.Run(run.prediction, (), run.name, run.profiled)
                 timeline.parts = parts
-            time = LaunchTime(
-                run.latency_us,
-                flops=run.flops,
-                hbm_bytes=run.hbm_bytes,
-                bound_by=run.bound_by,
-                mfu=run.mfu,
-                latency_error=run.latency_error,
-                hardware_flops=run.hardware_flops,
-                hfu=run.hfu,
-                active_us=run.latency_us,
-                critical=run.critical.by_resource,
-                sbuf_peak_bytes=run.memory.sbuf_bytes,
-            )
             launch, layers = (None, {}) if parts is None else layer_times(run, parts)
-            self._timed[key] = LaunchResult((), time, timeline, launch, layers)
+            self._timed[key] = LaunchResult((), predicted_time(run), timeline, launch, layers)
         return self._timed[key]
 
     def _run(

@@ -35,7 +35,8 @@ def write_report(
 def page_of_launches(source: str, runs: Sequence[Run], seconds: float) -> str:
     """Return a page for the kernels that a script launched on the simulator, in launch order."""
     from ...runtime.backend import BackendInfo
-    from ...runtime.timing import LayerTiming
+    from ...runtime.simulated import predicted_time
+    from ...runtime.timing import Row, Totals
     from .html_page import render_page
     from .report import LayerTable, Report
 
@@ -44,32 +45,11 @@ def page_of_launches(source: str, runs: Sequence[Run], seconds: float) -> str:
     notes = dict.fromkeys(run.note for run in runs if run.note)
     report.latency_note = "; ".join(notes) or None
     report.host_seconds = seconds
-    total = sum(run.latency_us for run in runs)
     names = _numbered([run.name for run in runs])
-    rows = [
-        LayerTiming(
-            name=name,
-            kernel=run.name,
-            input_shape=(),
-            output_shape=(),
-            flops=run.flops,
-            hbm_bytes=run.hbm_bytes,
-            latency_us=run.latency_us,
-            latency_us_p99=None,
-            share=run.latency_us / total if total else 0.0,
-            bound_by=run.bound_by,
-            mfu=run.mfu,
-            latency_error=run.latency_error,
-            hardware_flops=run.hardware_flops,
-            hfu=run.hfu,
-            active_us=run.latency_us,
-            critical=run.critical.by_resource,
-            sbuf_peak_bytes=run.memory.sbuf_bytes,
-        )
-        for name, run in zip(names, runs)
-    ]
-    if rows:
-        report.tables.append(LayerTable(source, "", tuple(rows)))
+    totals = Totals([Row(name, run.name, (), ()) for name, run in zip(names, runs)])
+    if runs:
+        totals.add(1, [predicted_time(run) for run in runs])
+        report.tables.append(LayerTable(source, "", totals.layers()))
     return render_page(report, list(zip(names, runs)), None)
 
 

@@ -23,8 +23,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from ...kernels.nki_source import simulator_is_preferred
 from ...models.files import Model
 from ..backend import check_cores, resolve_target
@@ -32,9 +30,9 @@ from ..choose import decide
 from ..launch_options import DEFAULT_LAUNCHES, LaunchOptions
 from ..neuron.backend import open_neuron_backend
 from ..neuron.system import VISIBLE_CORES, pick_cores
-from ..session import BatchAnswer, Progress, no_answers
+from ..session import BatchAnswer, Progress, join_answers, no_answers
 from ..simulated import open_for_worker
-from ..timing import Row, add_times
+from ..timing import Row
 from .pool import END_SECONDS, MAX_DEATHS, PoolRules, PoolWorker, WorkerDied, WorkerPool
 from .process import ProcessWorker, WorkerEnded, WorkerProcess
 from .worker import BackendOpener, Hello, Prepare, Setup, Worker, WorkerFault
@@ -175,17 +173,8 @@ class SharedSession:
         except WorkerEnded:
             if len(inputs) == 1:
                 return self._give_up()
-        parts = await asyncio.gather(*(self._answer(inputs[i : i + 1]) for i in range(len(inputs))))
-        failures = {position: part.failures[0] for position, part in enumerate(parts) if part.failures}
-        timed = [part for part in parts if part.size]
-        return BatchAnswer(
-            size=len(timed),
-            classes=np.concatenate([part.classes for part in parts]),
-            probabilities=np.concatenate([part.probabilities for part in parts]),
-            times=add_times([part.times for part in timed]),
-            timelines=(None,) * len(self.rows),
-            failures=failures,
-            worker=timed[-1].worker if timed else 0,
+        return join_answers(
+            await asyncio.gather(*(self._answer(inputs[i : i + 1]) for i in range(len(inputs)))), self.rows
         )
 
     def _give_up(self) -> BatchAnswer:
