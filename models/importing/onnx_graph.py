@@ -44,7 +44,6 @@ _REMEDIES = {
     "If": "control flow is not supported; export the network in evaluation mode, with fixed sizes",
     "NonZero": "it selects entries by their values, which is not supported; export the network without this selection "
     "(for a detector of torchvision, export only its backbone and head)",
-    "GridSample": "it samples an image at computed positions, as deformable attention does, which is not supported",
     "LSTM": "recurrent networks are not supported",
     "com.microsoft.Attention": "attention is not supported",
     "Random": "it draws random numbers; export the network in evaluation mode, without random masks or noise",

@@ -19,6 +19,7 @@ from . import (
     rearranging,
     reducing,
     resampling,
+    sampling,
     scattering,
     transposed,
 )
@@ -38,6 +39,7 @@ OPERATORS: dict[str, Operator] = {
     **gathering.OPERATORS,
     **scattering.OPERATORS,
     **padding.OPERATORS,
+    **sampling.OPERATORS,
     **resampling.OPERATORS,
     **transposed.OPERATORS,
     **quantized.OPERATORS,

@@ -55,7 +55,7 @@ def image_then(build) -> Chain:
         (lambda c: c.add("Add", c.add("RandomUniformLike", first=c.weight(4, 8, 8)), first="x"),
          "it draws random numbers; export the network in evaluation mode"),
         (lambda c: c.add("RandomNormalLike"), "it draws random numbers"),
-        (lambda c: c.add("GridSample", c.weight(1, 8, 8, 2)), "it samples an image at computed positions"),
+        (lambda c: c.add("GridSample", c.value), "it samples an image at computed positions"),
         (lambda c: c.add("LSTM", c.weight(1, 4, 4), c.weight(1, 4, 4)), "recurrent networks are not supported"),
         (lambda c: c.add("Slice", *(c.constant([n]) for n in (3, 3, 1, -1))), "-1 select none of the 4 entries"),
         (lambda c: c.add("Gather", c.constant([4, 0]), axis=1), "cannot select entries 0 to 4 of 4"),
