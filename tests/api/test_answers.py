@@ -34,7 +34,7 @@ def test_a_sequence_of_predictions(answers: trninfer.Answers) -> None:
         _ = answers.values
 
 
-def test_it_is_short_to_look_at(answers: trninfer.Answers) -> None:
+def test_repr_is_short(answers: trninfer.Answers) -> None:
     text = repr(answers)
     assert text.startswith("<Answers: 3 of tiny-cnn, 1 errors, predicted ") and text.endswith("trn2 in float32 (sim)>")
     assert len(text) < 100 and len(repr(answers[0])) < 200 and "\n" not in repr(answers[0])

@@ -4,7 +4,7 @@ import pytest
 import trninfer
 
 
-def test_it_returns_what_the_command_prints(cli, picture_model, tmp_path) -> None:
+def test_bench_returns_the_figures_of_the_command(cli, picture_model, tmp_path) -> None:
     found = trninfer.bench(picture_model, batch_size=2, backend="sim", dtype="bfloat16")
     words = ("bench", "--model", picture_model, "--batch-size", "2", "--dtype", "bfloat16", "--backend", "sim")
     printed = cli(*words).out.splitlines()
@@ -23,7 +23,7 @@ def test_it_returns_what_the_command_prints(cli, picture_model, tmp_path) -> Non
     assert repr(found).startswith("<Benchmark: tiny-cnn, a batch of 2, predicted")
 
 
-def test_it_verifies_and_launches_by_layer(feature_model) -> None:
+def test_bench_verifies_and_launches_by_layer(feature_model) -> None:
     found = trninfer.bench(feature_model, batch_size=3, backend="sim", launches="layer", verify=True)
     assert found.verify is not None and found.verify.passed and len(found.layers) > 2
     assert found.to_pandas()["latency_us"].sum() == pytest.approx(found.total_us)
@@ -40,6 +40,6 @@ def test_it_verifies_and_launches_by_layer(feature_model) -> None:
         ({"batch_size": 0}, "batch_size is 0"),
     ],
 )
-def test_what_is_refused(arguments: dict, told: str) -> None:
+def test_refusals(arguments: dict, told: str) -> None:
     with pytest.raises(trninfer.ArgumentError, match=told):
         trninfer.bench(backend="sim", **arguments)

@@ -31,7 +31,7 @@ def test_paths_and_bytes_are_answered_as_classify_does() -> None:
     assert by_path["other"] == list(range(5))
 
 
-def test_what_cannot_be_used_is_reported_in_its_row() -> None:
+def test_unusable_input_is_reported_in_its_row() -> None:
     answers = trninfer.Classifier(backend="sim")({"path": ["none.png", str(SAMPLES[0])]})
     assert answers["label"][0] == "" and answers["label"][1] and "no such file" in answers["error"][0]
     assert answers["probability"][0] != answers["probability"][0]  # NaN
@@ -86,7 +86,7 @@ def test_rows_in_one_column_or_in_many() -> None:
 
 
 @pytest.mark.slow
-def test_they_are_asked_many_times_and_from_many_threads() -> None:
+def test_loaded_model_can_be_called_from_many_threads() -> None:
     classifier = trninfer.Classifier(backend="sim", dtype="bfloat16", top_k=2)
     assert repr(classifier) == "<Classifier: digits-cnn on trn2 in bfloat16 (sim)>"
     expected = classifier.classify(SAMPLES)
@@ -102,7 +102,7 @@ def test_they_are_asked_many_times_and_from_many_threads() -> None:
         predictor.predict("x.csv", header="perhaps")  # type: ignore[arg-type]
 
 
-def test_they_are_waited_for() -> None:
+def test_async_methods_can_be_awaited() -> None:
     rows = np.fromfile(ROOT / "samples" / "digits-X.bin", "<f4").reshape(-1, 64)[:4]
 
     async def both() -> tuple[trninfer.Answers, trninfer.Answers]:

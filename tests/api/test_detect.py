@@ -53,7 +53,7 @@ def test_answers_are_documents_and_files(tmp_path) -> None:
         ({"model": "digits-cnn"}, trninfer.ModelError, "does not predict boxes; use classify"),
     ],
 )
-def test_what_cannot_be_is_refused(options, error, says: str) -> None:
+def test_invalid_arguments_are_refused(options, error, says: str) -> None:
     with pytest.raises(error, match=says):
         trninfer.detect(Image.new("RGB", (9, 9)), **{"model": MODEL, **options})
 

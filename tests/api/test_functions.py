@@ -51,7 +51,7 @@ def test_classifying_needs_no_command_line(pictures) -> None:
     assert out.splitlines()[1] == "[] []" and len(out.splitlines()[0].split(",")) >= len(pictures)
 
 
-def test_everything_that_is_reported_is_there() -> None:
+def test_result_has_all_reported_fields() -> None:
     for name in trninfer.__all__:
         assert getattr(trninfer, name) is not None and name in dir(trninfer)
     assert trninfer.simulator.run.__doc__
@@ -387,7 +387,7 @@ def test_models_of_any_kind_are_refused_in_one_line(rows) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_it_is_waited_for_and_can_be_cancelled(rows) -> None:
+def test_async_call_can_be_awaited_and_cancelled(rows) -> None:
     taken = []
 
     def endless():

@@ -34,7 +34,7 @@ def test_a_network_in_memory_and_in_a_file(weights: Path, tmp_path: Path) -> Non
     assert set(answers.labels) <= {"a", "b", "c"} and repr(kept).startswith("<ImportedModel: ")
 
 
-def test_what_is_refused(weights: Path, tmp_path: Path) -> None:
+def test_refusals(weights: Path, tmp_path: Path) -> None:
     with pytest.raises(trninfer.ArgumentError, match="a list of names"):
         trninfer.import_model(weights, labels="abc")
     with pytest.raises(trninfer.ArgumentError, match="cannot be written"):

@@ -29,7 +29,7 @@ def test_maps_of_pictures_and_of_arrays() -> None:
     assert second.map.pixels.shape == (8, 8) and second.text == "dark 100.0 %"
 
 
-def test_what_has_no_map_or_nothing_else() -> None:
+def test_network_without_a_map_is_refused() -> None:
     with pytest.raises(trninfer.ModelError, match="does not predict a map; use classify"):
         trninfer.segment(Image.new("RGB", (9, 9)), "digits-cnn")
     with pytest.raises(trninfer.ModelError, match="predicts a class for each pixel; use segment"):

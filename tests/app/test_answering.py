@@ -37,7 +37,9 @@ def command(tmp_path: Path) -> list[str]:
     return ["ffnn", *files, "--backend", "sim", "--target", "trn2"]
 
 
-def test_none_is_counted_apart_in_json(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_inputs_without_a_class_are_counted_separately_in_json(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*command, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["none"] == {"label": "neither", "count": 2, "total": 5}
@@ -47,7 +49,7 @@ def test_none_is_counted_apart_in_json(command: list[str], capsys: pytest.Captur
     assert sum(each["probability"] for each in best) == pytest.approx(1, abs=1e-5)
 
 
-def test_none_is_the_same_word_in_the_table(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_inputs_without_a_class_are_none_in_the_table(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*command, "--quiet"]) == 0
     shown = capsys.readouterr().out
     assert [line.split()[1] for line in shown.splitlines()[2:7]] == ["a", "b", "neither", "a", "neither"]

@@ -67,7 +67,7 @@ def test_all_layers_where_asked_for(cli) -> None:
         (("doctor", "--selftest", "--dtype", "float8_e4m3"), "--selftest supports only 32-bit and 16-bit dtypes"),
     ],
 )
-def test_what_is_refused_in_one_line(cli, arguments, told) -> None:
+def test_unusable_calibration_is_refused_in_one_line(cli, arguments, told) -> None:
     outcome = cli(*arguments)
     assert outcome.status == 2 and told in outcome.err and outcome.err.count("\n") == 1
 

@@ -70,7 +70,7 @@ def test_bad_files_among_good_ones(cli, pictures, picture_model) -> None:
     assert "Traceback" not in outcome.err
 
 
-def test_nothing_good_at_all(cli, tmp_path, picture_model) -> None:
+def test_run_without_usable_pictures(cli, tmp_path, picture_model) -> None:
     outcome = cli("classify", tmp_path / "missing.png", tmp_path, "--model", picture_model)
     assert outcome.status == 2 and outcome.out.strip() == ""
     assert [line.rpartition(": ")[2] for line in outcome.err.splitlines()] == [
@@ -126,7 +126,7 @@ def test_output_file(cli, pictures, picture_model, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--output", "--trace", "--report"])
-def test_what_is_read_is_not_written_over(cli, pictures, picture_model, tmp_path, option) -> None:
+def test_input_file_is_not_overwritten(cli, pictures, picture_model, tmp_path, option) -> None:
     listed = tmp_path / "list.txt"
     listed.write_text(str(pictures / "0.png"))
     for taken in (pictures / "1.png", picture_model, listed):

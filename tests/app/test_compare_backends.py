@@ -86,7 +86,7 @@ def test_a_comparison_scores_the_answers(cli, chip, feature_model, data, tmp_pat
     assert (score["correct"], score["total"], score["accuracy"]) == (19, 20, 0.95)
 
 
-def test_what_does_not_go_with_a_comparison(cli, chip, feature_model, data, tmp_path) -> None:
+def test_options_incompatible_with_a_comparison(cli, chip, feature_model, data, tmp_path) -> None:
     wrong = {
         "omit --backend sim": ("--backend", "sim"),
         "runs on one core": ("--cores", 2),

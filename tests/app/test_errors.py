@@ -36,7 +36,9 @@ def test_a_complaint_is_lines_that_no_terminal_is_tricked_with(capsys: pytest.Ca
     assert lines == ["trninfer: " + "x" * 200, "  " + "x" * 200, "  " + "x" * 200]
 
 
-def test_nobody_to_complain_to_is_no_fault(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_closed_standard_error_is_not_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     complain("a")
     assert capsys.readouterr().out == ""

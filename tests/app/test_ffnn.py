@@ -139,7 +139,7 @@ def test_wrong_uses(cli, data, lab, feature_model, picture_model, rows, tmp_path
 
 
 @pytest.mark.parametrize("option", ["--output", "--trace", "--report"])
-def test_what_is_read_is_not_written_over(cli, data, lab, option) -> None:
+def test_input_file_is_not_overwritten(cli, data, lab, option) -> None:
     for taken in (data, lab / "b1.bin"):
         before = taken.read_bytes()
         outcome = cli("ffnn", "--data", data, "--weights", lab, option, taken)
@@ -288,7 +288,7 @@ def test_tables_with_ids_and_labels(cli, process, feature_model, rows, tmp_path)
     assert json.loads(found)["predictions"] == report["predictions"]
 
 
-def test_nothing_on_standard_input_is_one_line(cli, feature_model, monkeypatch) -> None:
+def test_empty_standard_input_is_refused_in_one_line(cli, feature_model, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     outcome = cli("ffnn", "--data", "-", "--model", feature_model)
     assert (outcome.status, outcome.out) == (2, "")

@@ -194,7 +194,7 @@ def test_a_network_that_batches_compute_wrongly_is_not_written(cli, tmp_path: Pa
     assert outcome.status == 0 and "not on the simulator (--unchecked)" in outcome.out and model.exists()
 
 
-def test_what_is_assumed_is_shown_once_then_where_it_is_asked_for(cli, tmp_path: Path, photos: Path) -> None:
+def test_assumptions_are_printed_once_and_then_on_request(cli, tmp_path: Path, photos: Path) -> None:
     model, onnx, page = tmp_path / "net.safetensors", write_onnx(tmp_path / "net.onnx"), tmp_path / "page.html"
     assert "assumed:" in cli("import", onnx, "-o", model).out
     outcome = cli("classify", photos / "0.jpg", "--model", model, "--report", page)

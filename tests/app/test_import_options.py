@@ -10,7 +10,7 @@ from trninfer.app.import_options import InputOptions, NetworkOptions
 from trninfer.models.importing import ImportOptions, PreprocessingOptions
 
 
-def test_what_is_not_told_is_none() -> None:
+def test_unspecified_options_are_none() -> None:
     assert InputOptions().read() == PreprocessingOptions()
     assert NetworkOptions().read() == ImportOptions()
 

@@ -43,7 +43,7 @@ def test_a_file_that_cannot_be_checked_is_named_the_others_are_checked_and_the_s
     ]
 
 
-def test_what_is_no_source_file_is_reported_and_never_waited_for(folder, capsys):
+def test_irregular_file_is_reported_without_waiting(folder, capsys):
     os.mkfifo("pipe.py")
     Path("long.py").write_bytes(b"#" * (MAX_SOURCE_BYTES + 1))
     Path("lines.py").write_bytes(b"\n" * (MAX_SOURCE_LINES + 1))

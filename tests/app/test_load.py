@@ -35,7 +35,7 @@ def test_a_row_a_load_with_failures_by_kind(monkeypatch: pytest.MonkeyPatch) -> 
         (["127.0.0.1:1", "--duration", "9999999"], "seconds"),
     ],
 )
-def test_what_is_refused(cli, words: list[str], told: str) -> None:
+def test_refusals(cli, words: list[str], told: str) -> None:
     outcome = cli("load", *words)
     assert outcome.status == 2 and told in outcome.err and "Traceback" not in outcome.err
 

@@ -10,11 +10,11 @@ import sys
 import pytest
 
 
-def test_nothing_is_said_without_it(cli, feature_model) -> None:
+def test_logs_are_silent_without_the_option(cli, feature_model) -> None:
     assert cli("bench", "--model", feature_model, "--format", "json", "-q").err == ""
 
 
-def test_what_is_done_is_said_on_standard_error(cli, pictures, picture_model) -> None:
+def test_logs_are_written_to_standard_error(cli, pictures, picture_model) -> None:
     arguments = ("classify", pictures, "--model", picture_model, "--format", "csv", "-q", "--batch-size", 2)
     once, twice = cli(*arguments, "-v"), cli(*arguments, "-vv")
     lines = once.err.splitlines()
@@ -28,7 +28,7 @@ def test_what_is_done_is_said_on_standard_error(cli, pictures, picture_model) ->
     assert isinstance(handler, logging.NullHandler)
 
 
-def test_nothing_that_is_said_begins_a_line_of_its_own(cli, picture_model, tmp_path) -> None:
+def test_log_message_cannot_begin_a_new_line(cli, picture_model, tmp_path) -> None:
     model = tmp_path / "a\nb\x1b.safetensors"
     model.write_bytes(picture_model.read_bytes())
     outcome = cli("bench", "--model", model, "-v")

@@ -71,7 +71,7 @@ def test_names_that_a_terminal_cannot_show_stay_in_their_column(process, picture
     assert all(re.search(r"  (\S+) ", row).start(1) == header.index("label") for row in rows)
 
 
-def test_nothing_beside_pictures_is_run(process, pictures, picture_model) -> None:
+def test_modules_in_the_folder_of_pictures_are_not_imported(process, pictures, picture_model) -> None:
     set_traps(pictures)
     # it would be imported by `python -m trninfer` before any line of trninfer runs
     shutil.rmtree(pictures / "trninfer")

@@ -47,7 +47,7 @@ def test_one_file_goes_to_standard_output(folder, capsys):
     assert (folder / "old.py").read_text() == OLD
 
 
-def test_what_is_left_to_do_is_reported_and_exits_with_1(folder, capsys):
+def test_remaining_work_is_reported_with_exit_status_1(folder, capsys):
     assert run(["migrate", "left.py", "--output", "new.py"]) == 1
     out, err = capsys.readouterr()
     assert out == ""

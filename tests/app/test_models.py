@@ -20,7 +20,7 @@ def test_models_as_csv_hold_json_not_python(cli) -> None:
     assert all(json.loads(row["accuracy"])[0]["total"] > 0 for row in rows)
 
 
-def test_what_is_said_of_a_model_is_so(cli, monkeypatch) -> None:
+def test_listed_facts_match_the_models(cli, monkeypatch) -> None:
     rows = {row["name"]: row for row in json.loads(cli("models", "--format", "json").out)["models"]}
     monkeypatch.setenv("COLUMNS", "300")  # numbers are not separated from their units
     table = cli("models").out

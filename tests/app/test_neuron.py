@@ -149,7 +149,7 @@ def test_a_suite_is_predicted_also_where_there_is_a_chip(cli, chip, calls) -> No
     assert (report["backend"], report["latency_kind"]) == ("sim", "predicted") and not calls
 
 
-def test_what_the_compiler_refuses_is_one_line(cli, chip, feature_model) -> None:
+def test_rejected_kernel_is_reported_in_one_line(cli, chip, feature_model) -> None:
     chip.setenv("STAND_IN_NKI", "compile")
     outcome = cli("bench", *by_layer(feature_model), "--format", "json", "--quiet")
     assert outcome.status == 2 and "[NCC_EBVF030] The number of instructions" in outcome.err
@@ -157,7 +157,7 @@ def test_what_the_compiler_refuses_is_one_line(cli, chip, feature_model) -> None
 
 
 @pytest.mark.slow
-def test_what_the_compiler_refuses_runs_in_smaller_launches(cli, chip, pictures, picture_model) -> None:
+def test_rejected_network_runs_in_smaller_launches(cli, chip, pictures, picture_model) -> None:
     arguments = ("classify", pictures, "--model", picture_model, "--format", "json", "--verify")
     chip.setenv("STAND_IN_NKI", "large:60")
     outcome = cli(*arguments)
@@ -187,7 +187,7 @@ def test_a_class_that_does_not_exist_is_one_line(cli, chip, feature_model, data)
     assert outcome.status == 2 and outcome.err == "trninfer: argmax on trn2: returned classes outside 0 to 2\n"
 
 
-def test_what_is_missing_is_reported_with_how_to_get_it(cli, feature_model, data, monkeypatch) -> None:
+def test_missing_requirement_is_reported_with_a_remedy(cli, feature_model, data, monkeypatch) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--backend", "neuron")
     assert outcome.status == 3

@@ -84,7 +84,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (RowOptions, {"resume": True}, "--resume continues from"),
     ],
 )
-def test_what_excludes_each_other(kind: type[RunOptions], options: dict, message: str) -> None:
+def test_mutually_exclusive_options_are_refused(kind: type[RunOptions], options: dict, message: str) -> None:
     with pytest.raises(UsageError, match=f"^{message}"):
         kind(**options).check()
 
@@ -102,7 +102,7 @@ def test_what_excludes_each_other(kind: type[RunOptions], options: dict, message
         (RowOptions, {"output": OUT, "resume": True}),
     ],
 )
-def test_what_goes_together(kind: type[RunOptions], options: dict) -> None:
+def test_compatible_options_are_accepted(kind: type[RunOptions], options: dict) -> None:
     kind(**options).check()
 
 
@@ -122,7 +122,7 @@ def test_a_file_that_is_read_is_kept(tmp_path: Path, option: str) -> None:
         options.check_kept(None, str(tmp_path / "x.png"))
 
 
-def test_what_is_gone_on_from_is_read_and_written(tmp_path: Path) -> None:
+def test_resumed_file_is_read_and_written(tmp_path: Path) -> None:
     (tmp_path / "x.csv").touch()
     options = {"output": tmp_path / "x.csv", "resume": True}
     AnswerOptions(**options).check_kept(tmp_path / "x.csv")
@@ -130,7 +130,7 @@ def test_what_is_gone_on_from_is_read_and_written(tmp_path: Path) -> None:
         AnswerOptions(**options, trace=tmp_path / "x.csv").check_kept(tmp_path / "x.csv")
 
 
-def test_who_answers_and_how_many_at_once() -> None:
+def test_backend_and_batch_size() -> None:
     shared = {(): False, (("cores", 1),): False, (("cores", 2),): True, (("cluster", "auto"),): True}
     assert {given: AnswerOptions(**dict(given)).is_shared for given in shared} == shared
     assert (RunOptions().batch_size, PictureOptions().batch_size, RowOptions().batch_size) == (1, 16, 2048)

@@ -106,7 +106,7 @@ def test_files_that_vanish_after_they_were_listed(cli, pictures: Path, picture_m
 SPEC = ImageInput(1, 8, 8, "none", (0.0,), (1.0,))
 
 
-def test_what_could_not_be_read_stands_between_what_names_none_and_what_was_refused(tmp_path: Path) -> None:
+def test_problems_are_listed_in_order(tmp_path: Path) -> None:
     for name in ("a.npy", "b.npy", "c.npy"):
         np.save(tmp_path / name, np.zeros((1, 8, 8), np.float32))
     (tmp_path / "b.npy").write_bytes(b"junk")
@@ -119,7 +119,7 @@ def test_what_could_not_be_read_stands_between_what_names_none_and_what_was_refu
     assert inputs.describe(1) == "1 picture" and inputs.identity() == {}
 
 
-def test_those_answered_are_left_out(tmp_path: Path) -> None:
+def test_answered_pictures_are_skipped(tmp_path: Path) -> None:
     inputs = PictureInputs(["a.png", "b\udcff.png", "c.png"], [], SPEC, PictureOptions())
     assert inputs.leave_out({"a.png", "b\\xff.png"}, {"b\\xff.png"}) == 1 and list(inputs._names) == ["c.png"]
     alike = PictureInputs(["b\udcff.png", "b\\xff.png"], [], SPEC, PictureOptions())

@@ -47,7 +47,7 @@ def test_values_are_those_of_typer(words, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("words", [("classify", "--dtype", "x"), ("classify", "--lnc", "3"), ("lint",)], ids=" ".join)
-def test_what_is_wrong_is_described_by_typer(words, monkeypatch: pytest.MonkeyPatch, cli) -> None:
+def test_invalid_value_has_the_message_of_typer(words, monkeypatch: pytest.MonkeyPatch, cli) -> None:
     ours = cli(*words)
     monkeypatch.setattr(PlainValues, "__init__", TyperCommand.__init__)
     assert ours.status == 2 and ours == cli(*words)

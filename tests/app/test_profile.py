@@ -70,7 +70,7 @@ def test_beside_the_prediction(folder, capsys):
         (["full.json", "--core", "1", "--steps", "x"], 2, "--steps"),
     ],
 )
-def test_what_cannot_be_read_is_reported(folder, capfd, arguments, status, told):
+def test_unreadable_profile_is_reported(folder, capfd, arguments, status, told):
     assert run(["profile", *arguments]) == status
     err = capfd.readouterr().err
     assert told in err

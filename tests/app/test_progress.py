@@ -29,11 +29,11 @@ def test_a_terminal_is_drawn_to_and_left_clean(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(("stream", "quiet"), [(io.StringIO(), False), (Terminal(), True), (None, False)])
-def test_nothing_is_drawn_elsewhere(monkeypatch, stream, quiet) -> None:
+def test_progress_is_drawn_only_on_a_terminal(monkeypatch, stream, quiet) -> None:
     assert shown(monkeypatch, stream, quiet) == ""
 
 
-def test_what_goes_wrong_below_the_bar_is_not_hidden(monkeypatch) -> None:
+def test_exception_below_a_progress_bar_is_raised(monkeypatch) -> None:
     monkeypatch.setattr("sys.stderr", Terminal())
     with pytest.raises(ZeroDivisionError), progress_bar("classifying", 40, False):
         raise ZeroDivisionError

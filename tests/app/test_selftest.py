@@ -188,7 +188,7 @@ def test_other_ways_to_compile_are_tried_for_the_first_that_fail(cli, nrt_chip, 
     assert [len(row["otherwise"]) for row in json.loads(outcome.out)["kernels"]] == [1, 0]
 
 
-def test_what_the_compiler_said_is_in_the_archive_without_folders(cli, chip, few, one_network) -> None:
+def test_archive_has_the_compiler_output_without_folders(cli, chip, few, one_network) -> None:
     chip.setenv("STAND_IN_NKI", "compile")
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--archive", "a.zip")
     files = unpacked(few / "a.zip")
@@ -252,7 +252,7 @@ def test_compile_only_makes_neffs_for_both_targets(cli, compiler, few) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--compile-only",)])
-def test_what_was_found_before_an_interruption_is_kept(cli, compiler, few, more) -> None:
+def test_results_before_an_interruption_are_kept(cli, compiler, few, more) -> None:
     again = run._launched
 
     def interrupted(check, *rest):
@@ -298,7 +298,7 @@ def test_a_wrong_result_is_status_1(cli, few, one_network, monkeypatch) -> None:
     assert outcome.status == 1 and "wrong" in outcome.out and "1 failure" in outcome.out
 
 
-def test_what_is_known_of_chips_is_no_failure(cli, few, one_network, monkeypatch) -> None:
+def test_known_chip_behaviour_is_not_a_failure(cli, few, one_network, monkeypatch) -> None:
     right = simulator.run
     monkeypatch.setattr(
         simulator,

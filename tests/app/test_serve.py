@@ -36,7 +36,9 @@ def in_background(server: RunningServer, body: bytes, count: int) -> tuple[list[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_what_was_accepted_is_answered_before_it_stops(picture_model: Path, tmp_path: Path, number: int) -> None:
+def test_accepted_requests_are_answered_before_the_server_stops(
+    picture_model: Path, tmp_path: Path, number: int
+) -> None:
     body = draw_picture(tmp_path / "0.png").read_bytes()
     with running_server("--model", picture_model, *QUICK) as server:
         threads, statuses = in_background(server, body, 8)
@@ -66,7 +68,7 @@ def test_the_second_signal_ends_it_at_once(picture_model: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_its_workers_end_with_it_even_where_it_is_killed(picture_model: Path) -> None:
+def test_workers_end_when_the_server_is_killed(picture_model: Path) -> None:
     with running_server("--model", picture_model, *QUICK) as server:
         children = server.children()
         assert len(children) == 2 and all(map(is_alive, children))
@@ -148,7 +150,7 @@ def test_models_are_named_before_their_files(text: str, models: list[tuple[str, 
     assert parse_models(text) == models
 
 
-def test_it_answers_while_it_gets_ready_and_makes_up_a_token_where_none_is_given(feature_model: Path) -> None:
+def test_server_answers_while_loading_and_generates_a_token(feature_model: Path) -> None:
     with running_server("--model", feature_model, "--max-batch", 1, "--host", "0.0.0.0", ready=False) as server:
         assert server.ask("/v2/health/live").status == 200
         first = server.log.read_text().splitlines()[0]
@@ -161,7 +163,7 @@ def test_it_answers_while_it_gets_ready_and_makes_up_a_token_where_none_is_given
         assert reply.status == 200 or int(reply.headers["retry-after"]) >= 1
 
 
-def test_it_says_why_it_does_not_start(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_to_start_is_explained(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.runtime.neuron.environment.neuron_devices", lambda: ())
 
     def line(*arguments: object, status: int = 2) -> str:
@@ -197,7 +199,7 @@ def test_wrong_options(cli: Any, arguments: tuple[str, ...], message: str) -> No
     assert outcome.status == 2 and message in outcome.err and outcome.messages == 1
 
 
-def test_what_is_missing_is_named(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_named(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.app.serve.find_spec", lambda name: None if name == "uvicorn" else object())
     outcome = cli("serve")
     assert (
@@ -206,7 +208,7 @@ def test_what_is_missing_is_named(cli: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_nothing_is_imported_from_the_current_folder(picture_model: Path, tmp_path: Path) -> None:
+def test_server_imports_nothing_from_the_current_folder(picture_model: Path, tmp_path: Path) -> None:
     for name in ("numpy", "PIL", "trninfer", "fastapi", "uvicorn", "json", "pickle", "sitecustomize"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\n")
     body = draw_picture(tmp_path / "0.png").read_bytes()

@@ -167,7 +167,7 @@ def test_an_interrupted_run_is_gone_on_with(cli, folder: Path, form: str) -> Non
         (["a.png", "--input", "left=a.png", "--input", "right=b.png", "--input", "bias=1,2"], "omit the pictures"),
     ],
 )
-def test_what_is_missing_is_named(cli, folder: Path, monkeypatch, words: list[str], says: str) -> None:
+def test_missing_input_is_named(cli, folder: Path, monkeypatch, words: list[str], says: str) -> None:
     monkeypatch.chdir(folder)
     outcome = cli("classify", "--model", "net.safetensors", *words)
     assert outcome.status == 2 and len(outcome.err.splitlines()) == 1

@@ -177,13 +177,13 @@ def test_a_picture_piped_in_goes_to_a_worker(cli, ray, pictures, picture_model, 
         (("--cluster", "auto", "--trace", "x.json"), "--trace "),
     ],
 )
-def test_what_does_not_go_with_several_workers(cli, feature_model, data, options, message) -> None:
+def test_options_incompatible_with_several_workers(cli, feature_model, data, options, message) -> None:
     outcome = cli("ffnn", "--data", data, "--model", feature_model, *options)
     assert outcome.status == 2 and message in outcome.err and len(outcome.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("options", [("--ship",), ("--ship", "--cluster", "auto", "--verify")])
-def test_what_does_not_go_with_ship(cli, pictures, options) -> None:
+def test_options_incompatible_with_ship(cli, pictures, options) -> None:
     outcome = cli("classify", pictures, *options)
     assert outcome.status == 2 and "--ship" in outcome.err and len(outcome.err.splitlines()) == 1
 

@@ -19,7 +19,7 @@ def shown(cli, *arguments: object) -> dict:
 
 
 @pytest.mark.parametrize("name", ["digits-cnn", "digits-ffnn"])
-def test_what_is_shown_is_so(cli, name: str) -> None:
+def test_displayed_facts_match_the_model(cli, name: str) -> None:
     record, model = shown(cli, name), load_model(name)
     network = model.network
     assert record["parameters"] == sum(tensor.size for tensor in model.tensors.values())

@@ -119,7 +119,7 @@ def test_a_sweep_prints_a_table_of_variants(folder):
 
 
 @pytest.mark.slow
-def test_what_goes_wrong_is_reported(folder):
+def test_failures_are_reported(folder):
     done = start(folder, "broken.py")
     assert done.returncode == 1 and "ValueError: no luck" in done.stderr and "runpy" not in done.stderr
     (line,) = start(folder, "empty.py").stderr.splitlines()

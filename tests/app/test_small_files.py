@@ -20,7 +20,7 @@ def test_a_file_and_a_pipe_are_read_whole(tmp_path: Path) -> None:
     os.close(reading)
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_refusals(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # a pipe without a writer
     (tmp_path / "large").write_bytes(b"abcd")
     for name, message in (

@@ -53,7 +53,7 @@ def test_commands_in_a_message_stay_whole() -> None:
     ]
 
 
-def test_what_is_cut_keeps_its_begin_and_its_end(cli, tmp_path) -> None:
+def test_shortened_text_keeps_its_beginning_and_end(cli, tmp_path) -> None:
     path = tmp_path / ("x" * 200) / ("y" * 200) / "z.safetensors"
     path.parent.mkdir(parents=True)
     first, then = cli("bench", "--model", path).err.splitlines()

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.by_hand
 
 
-def test_it_reports_the_memory_of_each_worker() -> None:
+def test_benchmark_reports_the_memory_of_each_worker() -> None:
     command = [sys.executable, "-m", "trninfer.benchmarks.benchmark_cluster", "--memory", "--pictures", "100"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
     tenths = [line.split() for line in lines[1:]]
@@ -19,7 +19,7 @@ def test_it_reports_the_memory_of_each_worker() -> None:
     assert all(len(line) in (4, 5) for line in tenths)  # the driver, and one or two workers
 
 
-def test_it_reports_starting_from_answering() -> None:
+def test_benchmark_reports_the_start_separately() -> None:
     command = [sys.executable, "-m", "trninfer.benchmarks.benchmark_cluster", "--pictures", "8", "--side", "32"]
     command += ["--batch-size", "2", "--workers", "2"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()

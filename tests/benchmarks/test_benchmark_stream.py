@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.slow
-def test_it_reports_rate_and_memory(request) -> None:
+def test_benchmark_reports_rate_and_memory(request) -> None:
     script = request.config.rootpath / "benchmarks" / "benchmark_stream.py"
     command = [sys.executable, str(script), "--pictures", "100", "--batch-size", "5"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()

@@ -20,7 +20,7 @@ def test_a_summary_takes_magnitudes() -> None:
 
 
 @pytest.mark.parametrize(("predicted", "measured"), [([], []), ([1.0], [1.0, 2.0])])
-def test_what_cannot_be_summarized_is_refused(predicted: list[float], measured: list[float]) -> None:
+def test_unsuitable_rows_are_refused(predicted: list[float], measured: list[float]) -> None:
     with pytest.raises(ValueError, match="the numbers must be equal"):
         summarize(predicted, measured)
 

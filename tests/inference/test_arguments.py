@@ -44,12 +44,12 @@ class Unprintable:
         ({"top_k": Unprintable()}, "top_k is a Unprintable; expected an integer"),
     ],
 )
-def test_what_is_not_allowed(given: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=f"^{message}"):
         RunArguments(**given)
 
 
-def test_what_is_allowed() -> None:
+def test_valid_arguments_are_accepted() -> None:
     limits = RunArguments("float8_e4m3", "trn1", "sim", MAX_BATCH_SIZE, 10**9, MAX_CORES, "auto", "HWC", "collect", 2)
     assert limits.is_shared and not RunArguments(cores=1).is_shared
     assert RunArguments(cores=2).is_shared and RunArguments(cluster="a:1").is_shared

@@ -67,7 +67,7 @@ def test_an_archive_and_arrays_that_lie_by_columns(tmp_path: Path) -> None:
         (np.array([None]), "Python objects"),
     ],
 )
-def test_what_cannot_be_used_is_reported(values: np.ndarray, says: str, tmp_path: Path) -> None:
+def test_unusable_array_is_reported(values: np.ndarray, says: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", values)
     with pytest.raises(InputError, match=says):
         read_arrays(str(tmp_path / "x.npy"), spec())

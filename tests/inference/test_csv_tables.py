@@ -118,7 +118,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_what_is_refused(text: str) -> None:
+def test_refusals(text: str) -> None:
     with pytest.raises(ValueError, match=r".") as error:
         read(text)
     assert BAD[text] in str(error.value)
@@ -149,7 +149,7 @@ def test_tabs(tmp_path: Path) -> None:
         read("1,5\t2,5\n", delimiter="\t")
 
 
-def test_what_pandas_writes_is_read_back_row_by_row() -> None:
+def test_csv_of_pandas_is_read_row_by_row() -> None:
     pandas = pytest.importorskip("pandas")
     values = np.random.default_rng(0).random((5, 6))
     for columns in (None, list("abcdef")):

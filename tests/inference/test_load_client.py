@@ -221,7 +221,7 @@ def test_answers_that_are_none(answer: bytes, told: str) -> None:
         assert result.answered + (broken if sent else 0) == (2 if sent else 0)
 
 
-def test_it_waits_for_a_server_that_starts(server) -> None:
+def test_client_waits_for_a_starting_server(server) -> None:
     address = Address.parse(server.url)
     wait_until_ready(address, 0.0, 5.0)  # a time limit of 0 sends no request
     with pytest.raises(LoadError, match="status 404; waited"):

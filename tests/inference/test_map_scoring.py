@@ -40,7 +40,7 @@ def test_maps_of_a_folder_by_stem(folder: Path, name: str) -> None:
     assert right is not None and right.ravel()[:3].tolist() == [0, 1, 2] and right[1, 1] >= 255
 
 
-def test_what_is_wrong_with_a_map(folder: Path) -> None:
+def test_invalid_map_is_reported(folder: Path) -> None:
     labels = MapLabels(str(folder), 2)
     assert labels.read("other.jpg", (2, 2)) is None
     with pytest.raises(InputError, match="2x2 pixels, but the picture has 3x2"):
@@ -54,7 +54,7 @@ def test_what_is_wrong_with_a_map(folder: Path) -> None:
         labels.check_some(["a.jpg"])
 
 
-def test_what_is_no_folder_of_maps(tmp_path: Path) -> None:
+def test_folder_without_maps_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a folder"):
         MapLabels(str(tmp_path / "none"), 2)
     with pytest.raises(InputError, match="no class maps"):

@@ -95,7 +95,7 @@ def test_tables_that_are_refused(tmp_path: Path, here: None) -> None:
             read_features(write(path, columns), 2)
 
 
-def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_column_or_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     monkeypatch.setattr(parquet_tables, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pyarrow, which is not installed \(pip install pyarrow\)"):

@@ -95,7 +95,7 @@ def test_a_table_of_classes_by_label_and_by_number(folder: Path, tmp_path: Path)
     assert [problem.message for problem in check.problems] == [f"{table} contains no line for this picture"] * 4
 
 
-def test_what_cannot_be_used_is_reported_and_the_rest_counted(folder: Path) -> None:
+def test_unusable_picture_is_reported_and_others_are_counted(folder: Path) -> None:
     (folder / "red" / "broken.png").write_bytes(b"no picture")
     (folder / "black").mkdir()
     Image.new("RGB", (9, 9)).save(folder / "black" / "0.png")

@@ -73,7 +73,7 @@ def test_patterns() -> None:
         ("l.xlsx", "a.png,cat", "not .xlsx"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_one_line(tmp_path: Path, name: str, text: str, message: str) -> None:
+def test_invalid_table_is_refused_in_one_line(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(InputError, match=message) as error:
         PictureLabels(str(tmp_path / name), LABELS)

@@ -94,12 +94,14 @@ def test_pixels_of_one_channel(pixels: np.ndarray) -> None:
         (np.ma.masked_array(PIXELS, PIXELS > 9), PHOTO, None, "mask"),
     ],
 )
-def test_what_is_no_picture(value: Any, spec: ImageInput, layout: str | None, message: str) -> None:
+def test_inputs_that_are_not_pictures_are_refused(
+    value: Any, spec: ImageInput, layout: str | None, message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         prepare_picture(value, spec, layout)
 
 
-def test_what_becomes_an_array() -> None:
+def test_inputs_that_become_arrays() -> None:
     assert is_array(PIXELS) and is_array(Exporter(PIXELS)) and not is_array([1, 2]) and not is_array("x")
     assert as_array(PIXELS) is PIXELS and as_array(Exporter(PIXELS)) is PIXELS
 
@@ -244,7 +246,7 @@ def test_numbers_go_on_over_files_and_blocks(tmp_path: Path) -> None:
         (np.array([1 + 2j, 3]), "features", "complex128"),
     ],
 )
-def test_what_are_no_rows(inputs: Any, name: str, message: str) -> None:
+def test_inputs_that_are_not_rows_are_refused(inputs: Any, name: str, message: str) -> None:
     numbers, _, refused = rows_of(inputs)
     assert numbers == [] and len(refused) == 1 and refused[0][0] == name and message in refused[0][1], refused
 

@@ -96,7 +96,7 @@ def test_each_once(folder: Path) -> None:
 URL = "https://host.example/a.png?size=[28]"
 
 
-def test_what_is_not_there_is_reported(folder: Path) -> None:
+def test_missing_file_is_reported(folder: Path) -> None:
     found, problems = find_pictures([str(folder / "x.png"), str(folder / "b.png"), f"{folder}/*.gif", "", "a\0b", URL])
     assert [Path(path).name for path in found] == ["b.png"]
     assert [problem.message for problem in problems] == [
@@ -160,7 +160,7 @@ def test_a_folder_of_folders_is_reported_how_to_be_searched(tmp_path: Path) -> N
         (lambda path: None, "no such file"),
     ],
 )
-def test_what_is_no_file_is_reported_and_never_waited_for(tmp_path: Path, make, message: str) -> None:
+def test_irregular_file_is_reported_without_waiting(tmp_path: Path, make, message: str) -> None:
     path = tmp_path / "x.png"
     make(path)
     with pytest.raises(InputError, match=f"^{message}$"):

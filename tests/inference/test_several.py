@@ -58,7 +58,7 @@ def test_pictures_rows_and_numbers(files: dict[str, str]) -> None:
         ({"left": "none.png"}, "input 'left': "),
     ],
 )
-def test_what_cannot_be_used(sources: dict[str, str], message: str) -> None:
+def test_unusable_inputs_are_refused(sources: dict[str, str], message: str) -> None:
     with pytest.raises(InputError) as error:
         read_given(SPEC, sources)
     assert str(error.value).startswith(message)

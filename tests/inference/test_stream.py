@@ -56,7 +56,7 @@ def test_batches_one_by_one_add_up_as_all_together(tmp_path, features, batch) ->
             assert row.share == pytest.approx(expected.share)
 
 
-def test_nothing_more_is_run_when_nobody_wants_it(feature_model) -> None:
+def test_stream_stops_when_the_consumer_stops(feature_model) -> None:
     session = Session(load_model(feature_model), choose_backend("sim"), "float32", 2)
     taker = Taker(limit=3)
     rows = np.zeros((20, 6), np.float32)

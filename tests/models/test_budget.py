@@ -21,7 +21,7 @@ from trninfer.models.tensor_file import read_table, read_tensors
 SPEC = ImageInput(1, 64, 64, "none", (0.0,), (1.0,), layout="CHW")
 
 
-def test_what_is_taken_adds_up() -> None:
+def test_budget_accumulates() -> None:
     budget = Budget(10)
     budget.take(4, "a")
     budget.take(6, "b")

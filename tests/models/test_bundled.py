@@ -20,7 +20,7 @@ ROOT = Path(trninfer.__file__).resolve().parent
 PICTURES = sorted(path for path in (ROOT / "samples").iterdir() if path.suffix in (".png", ".jpg"))
 
 
-def test_what_is_bundled() -> None:
+def test_bundled_models() -> None:
     models = {model.name: model for model in bundled_models()}
     assert list(models) == ["digits-cnn", "digits-detect", "digits-ffnn"]
     for name, model in models.items():

@@ -75,7 +75,7 @@ def test_limits_themselves_are_allowed() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_not_allowed_is_named(check, says: str) -> None:
+def test_invalid_field_is_named(check, says: str) -> None:
     with pytest.raises(ModelError) as error:
         check()
     assert str(error.value) == says

@@ -124,7 +124,7 @@ def test_the_bundled_networks(name: str) -> None:
     np.testing.assert_array_equal(golden.argmax(run.probabilities), expected.argmax(axis=1))
 
 
-def test_what_outputs_mean() -> None:
+def test_meaning_of_outputs() -> None:
     scores = normal(15, 4, 7, scale=5)
     probabilities = run_onnx("Softmax", scores, axis=-1)
     logarithms = golden.run_layer(Softmax("s", log=True), {}, scores)

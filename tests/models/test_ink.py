@@ -104,7 +104,7 @@ def test_the_threshold_is_that_of_full_sorts(height: int, width: int, noise: flo
         np.testing.assert_allclose(module._threshold(values, 1), expected, rtol=1e-5)
 
 
-def test_what_is_no_ink() -> None:
+def test_pictures_without_ink() -> None:
     random = np.random.default_rng(1)
     blank, noisy = page(), random.uniform(0, 1, (SIDE, SIDE, 3)).astype(np.float32)
     specks = page()

@@ -39,7 +39,7 @@ def test_a_whole_number_is_a_float_where_one_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("plate", [Plate(3, "n", 0.5, True), Plate(0, "", -1.0, False, (5,), ("x", "y"), "square")])
-def test_what_is_described_is_built_again(plate: Plate) -> None:
+def test_described_layers_are_rebuilt(plate: Plate) -> None:
     data = described(plate)
     # earlier releases do not have the field `rim`
     assert data["kind"] == "plate" and ("rim" in data) == (plate.rim == "square")

@@ -66,7 +66,7 @@ def test_shapes_follow_the_layers() -> None:
         ((), "has 0 layers"),
     ],
 )
-def test_what_does_not_fit_is_named(layers: tuple, says: str) -> None:
+def test_invalid_layer_is_named(layers: tuple, says: str) -> None:
     with pytest.raises(ModelError, match=says) as error:
         Network("n", IMAGE, layers, LABELS)
     assert "\n" not in str(error.value)

@@ -175,7 +175,7 @@ def describe_input_json(source: ImageInput) -> object:
     return json.loads(json.dumps(describe_input(source)))
 
 
-def test_what_cannot_be_a_photo() -> None:
+def test_invalid_photo_options_are_refused() -> None:
     with pytest.raises(InputError, match="a picture of 1x60000 pixels is too narrow"):
         preprocess(Image.new("L", (1, 60_000)), spec(resize=64))
     with pytest.raises(InputError, match="floating-point"):

@@ -105,7 +105,7 @@ ROUND = {
 
 
 @pytest.mark.parametrize("paint", ROUND.values(), ids=ROUND)
-def test_what_is_round_by_itself_is_no_plate(paint: Callable[[Pen], None]) -> None:
+def test_round_digit_is_not_a_plate(paint: Callable[[Pen], None]) -> None:
     pixels = np.asarray(picture(paint), np.float32) / np.float32(255)
     assert find_plate(pixels, find_blob(pixels)) is None
 

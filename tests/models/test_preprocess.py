@@ -104,7 +104,7 @@ def test_likeness_reports_digits_apart() -> None:
 
 
 @pytest.mark.parametrize("text", list("0123456789"))
-def test_what_comes_out_is_centred_and_scaled(text: str) -> None:
+def test_digit_is_centred_and_scaled(text: str) -> None:
     result = preprocess(draw(text), SPEC)
     assert result.shape == (1, 32, 32)
     assert result.dtype == np.float32
@@ -290,7 +290,7 @@ def smiley(pen: int) -> Image.Image:
 
 
 @pytest.mark.parametrize("pen", [4, 8, 12])
-def test_what_a_ring_encloses_is_kept(pen: int) -> None:
+def test_content_of_a_ring_is_kept(pen: int) -> None:
     """Otherwise a face would be a 0, and a 0 with a dot inside would change."""
     image = preprocess(smiley(pen), SPEC)[0]
     assert image[11:15, 11:15].max() > 0.5 and image[11:15, 18:22].max() > 0.5  # its eyes
@@ -387,7 +387,7 @@ def png_header(width: int, height: int) -> bytes:
         (png_header(100_000, 100_000), "^too large: at most 64 megapixels are allowed$"),
     ],
 )
-def test_what_is_no_picture(content: bytes, says: str, tmp_path: Path) -> None:
+def test_file_that_is_not_a_picture_is_refused(content: bytes, says: str, tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     path.write_bytes(content)
     with warnings.catch_warnings():
@@ -397,7 +397,7 @@ def test_what_is_no_picture(content: bytes, says: str, tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_irregular_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read: No such file"):
         open_image(tmp_path / "missing.png")
     for name in ("x" * 5000, "nul\0byte"):

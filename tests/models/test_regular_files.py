@@ -9,7 +9,7 @@ import pytest
 from trninfer.models.regular_files import open_file_or_pipe, open_regular
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
+def test_irregular_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # a pipe without a writer
     for path in (tmp_path / "pipe", tmp_path, "/dev/zero"):
         with pytest.raises(ValueError, match="not a regular file"):

@@ -167,7 +167,7 @@ def test_a_file_that_changes_while_it_is_read(saved: Path) -> None:
         read_tensors(table, table.entries)
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_invalid_tensor_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"none\.safetensors: no such file$"):
         read_table(tmp_path / "none.safetensors")
     with pytest.raises(ModelError, match=r"not a regular file$"):

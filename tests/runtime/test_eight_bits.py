@@ -179,14 +179,14 @@ def test_the_last_layer_may_read_what_may_be_in_eight_bits(activation: tuple[str
         assert error_of(model, batch, launches=LaunchOptions(eight_bits="all")) <= network_tolerance(EIGHT_BITS)
 
 
-def test_what_passes_between_launches_is_in_bfloat16() -> None:
+def test_values_between_launches_are_bfloat16() -> None:
     model, launches = uneven(residual_network()), LaunchOptions(instructions=60)
     session = Session(model, SimulatedBackend("trn2"), EIGHT_BITS, 2, launches)
     assert session.launches_note is not None and "launches of at most 60 instructions" in session.launches_note
     assert error_of(model, 2, launches=launches) <= network_tolerance(EIGHT_BITS)
 
 
-def test_what_is_in_eight_bits_is_reported() -> None:
+def test_layers_in_eight_bits_are_reported() -> None:
     session = Session(model_of(residual_network()), SimulatedBackend("trn2"), EIGHT_BITS, 1)
     note = session.launches_note
     assert note is not None and "weights of 4 of 6 layers are in 8 bits (in bfloat16: first, last)" in note

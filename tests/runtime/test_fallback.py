@@ -123,12 +123,12 @@ def test_a_network_that_cannot_be_halved_goes_on_layer_by_layer() -> None:
         (DeviceLost("gone"), LaunchOptions()),
     ],
 )
-def test_what_no_slower_way_helps_with_is_raised(model, x, error, options) -> None:
+def test_error_that_no_fallback_solves_is_raised(model, x, error, options) -> None:
     with pytest.raises(type(error), match=str(error)):
         run(model, x, lambda name, launched: error, options)
 
 
-def test_nothing_is_planned_twice_where_all_is_well(model, x) -> None:
+def test_launches_without_failure_are_planned_once(model, x) -> None:
     _, result, launched, told = run(model, x, lambda name, launched: None)
     assert told == [] and launched == ["run_network"] * 2 and len(result.layers) == 1
 

@@ -61,7 +61,7 @@ def test_minimal_filtering_is_not_taken_on_trn1_by_squares_or_in_16_bits() -> No
     assert trn1 == pytest.approx([4 * products * 2 / 3, products])
 
 
-def test_what_a_strided_convolution_skips_need_not_come() -> None:
+def test_floor_excludes_pixels_that_a_strided_convolution_skips() -> None:
     def floor(stride: int) -> float:
         layers = (Conv2d("a", 64, 1, (1, 1), stride=(stride, stride)), Flatten("f"))
         return floor_of(Network("n", image(64, 64), layers, (), Output("values")), "float32", 64, "trn2").latency_us

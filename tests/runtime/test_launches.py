@@ -198,7 +198,7 @@ def test_a_row_a_layer_that_add_up() -> None:
     assert launch.time.latency_error and {row.latency_error for row in result.layers} == {launch.time.latency_error}
 
 
-def test_what_does_not_fit_is_planned_layer_by_layer_and_says_why() -> None:
+def test_network_too_large_for_one_launch_is_planned_by_layer_with_a_reason() -> None:
     layers = (Pool("mean", "average", (319, 319), (1, 1)), Flatten("flat"), Dense("b", 12, 3))
     model = model_of(Network("n", picture(3, 320, 320), layers, (), Output("values")))
     running = session(model)

@@ -60,7 +60,7 @@ def test_a_sensitive_network_may_differ_as_correct_computations_do(monkeypatch: 
     assert passed == {0.0: False, 1e-4: False, 2e-4: True, 0.1: True}
 
 
-def test_what_cannot_be_planned_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_without_a_plan_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for error, says in (
         (
             KeyError(20),

@@ -72,7 +72,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path, m
     assert open_model(save(tmp_path)).network.layers
 
 
-def test_what_is_no_onnx_file_is_refused_in_one_line(tmp_path: Path, cache: Path) -> None:
+def test_invalid_onnx_file_is_refused_in_one_line(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"no protobuf")
     for name in ("bad.onnx", "missing.onnx"):
         with pytest.raises(ModelError) as error:

@@ -178,7 +178,7 @@ def test_batches_are_taken_one_at_a_time_and_progress_is_reported() -> None:
     assert told == ["batch 0", "answered 2", "batch 1", "answered 2", "batch 2", "answered 2"]
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_empty_input_gives_empty_result() -> None:
     assert list(session(FEATURES).stream([])) == []
     result = session(FEATURES).run(inputs(FEATURES, 0))
     assert len(result.classes) == 0 and result.probabilities.shape == (0, 5) and result.layers == ()

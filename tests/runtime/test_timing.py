@@ -18,7 +18,7 @@ def test_shapes_have_all_inputs_on_the_batch_axis_wherever_it_is() -> None:
     assert with_batch((BATCH, 3, 5), 2) == (2, 3, 5)
 
 
-def test_what_is_not_known_of_one_batch_is_not_known_of_the_sum() -> None:
+def test_sum_is_unknown_if_the_value_of_one_batch_is() -> None:
     totals = Totals(ROWS[:1])
     totals.add(1, [TIME])
     totals.add(1, [LaunchTime(30.0, None, None, None, 1, 1, "tensor", None)])
@@ -42,7 +42,7 @@ def test_workers_are_distinguished() -> None:
     assert totals.total_us == 60.0 and totals.count == 6
 
 
-def test_nothing_ran() -> None:
+def test_totals_without_batches_are_empty() -> None:
     assert Totals(ROWS).layers() == () and Totals(ROWS).total_us == 0 and Totals(ROWS).worker_us == {}
 
 

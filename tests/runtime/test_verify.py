@@ -77,7 +77,7 @@ def test_values_left_of_sums_that_cancel_may_be_off_by_roundings_of_what_was_sum
     assert abs(float(rounded[0, 0] - rounded[0, 1] - expected[0, 0])) > network_tolerance("bfloat16")
 
 
-def test_nothing_to_compare_passes() -> None:
+def test_verification_without_inputs_passes() -> None:
     verifier = Verifier(IDENTITY, "float32")
     assert verifier.verdict.passed
     verifier.check(np.empty((0, 3), np.float32), np.empty(0, np.int32), np.empty((0, 3), np.float32))

@@ -37,7 +37,7 @@ def test_help_is_asked_for_or_needed(capsys, arguments):
     assert (told.err if arguments else told.out) == ""
 
 
-def test_what_cannot_be_run_is_one_line(tmp_path, capsys, monkeypatch):
+def test_unusable_script_is_refused_in_one_line(tmp_path, capsys, monkeypatch):
     assert main([str(tmp_path / "none.py")]) == MISUSED
     assert capsys.readouterr().err == f"no such script: {tmp_path / 'none.py'}\n"
     (tmp_path / "script.py").write_text("")

@@ -77,7 +77,7 @@ def test_a_project_asserts_values_time_and_memory(output):
     assert "uninitialised: tensor_scalar reads" in output and "test_too_slow" in output
 
 
-def test_it_is_off_until_asked_for(tmp_path):
+def test_plugin_is_off_by_default(tmp_path):
     (tmp_path / "test_plain.py").write_text("def test(nki_run):\n    pass\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "trninfer.simulator.pytest_plugin"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=ALONE, check=False)

@@ -54,7 +54,7 @@ def test_lists_and_counts_are_shown_as_they_are_typed() -> None:
     assert not any("('" in option.text or "(1," in option.text for option in options.values())
 
 
-def test_its_docstring_is_a_summary_and_paragraphs() -> None:
+def test_docstring_is_split_into_a_summary_and_paragraphs() -> None:
     command = _read("cook", cook)
     assert isinstance(command, CommandHelp) and command.name == "cook"
     assert command.summary == "Cook dishes, one after another."

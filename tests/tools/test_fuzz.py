@@ -62,7 +62,7 @@ def test_a_traceback_is_a_fault_that_is_printed(
         (0, "{}", "x.py:3: RuntimeWarning: overflow\n", "a warning of Python's"),
     ],
 )
-def test_what_breaks_the_contract(monkeypatch, tmp_path: Path, status, out, err, what) -> None:
+def test_violations_of_the_contract(monkeypatch, tmp_path: Path, status, out, err, what) -> None:
     def run(arguments: list[str]) -> int:
         import sys
 

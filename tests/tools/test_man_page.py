@@ -13,7 +13,7 @@ def test_the_manual_page_is_up_to_date() -> None:
     assert MAN_PAGE.read_text(encoding="utf-8") == man_page(), "run python -m trninfer.tools.update_docs man"
 
 
-def test_it_names_every_command_and_option() -> None:
+def test_man_page_names_every_command_and_option() -> None:
     text = man_page()
     commands = read_commands()
     assert len(commands) >= 10

@@ -28,7 +28,7 @@ def test_a_table_has_counts_by_family_and_a_row_a_network() -> None:
     assert all(line.count("|") == lines[5].count("|") for line in lines[5:]) and len(lines[-2]) < 250
 
 
-def test_what_was_tried_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measured_exports_are_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exports = [Export("scikit-learn", name, 0, "own") for name in ("PCA", "SVC")]
     tried: list[str] = []
     monkeypatch.setattr(measure_exports, "all_exports", lambda sizes: exports)

@@ -55,7 +55,7 @@ def test_commands_run_in_one_folder_with_the_files_of_the_page(tmp_path: Path) -
     assert (tmp_path / "out.txt").read_text() == "1 #\n"
 
 
-def test_what_belongs_to_this_machine_is_left_out() -> None:
+def test_output_that_depends_on_the_machine_is_omitted() -> None:
     page = "<!-- run: {} -->\n<!-- end -->".format(
         "echo one; echo; echo 'backend sim: 1.2 s on this machine'; echo 'auto chose the simulator: x'; echo $PWD/two"
     )

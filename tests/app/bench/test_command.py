@@ -26,7 +26,7 @@ def test_all_bundled_networks(cli) -> None:
         (("--cores", 2), "omit --lnc"),
     ],
 )
-def test_what_two_cores_do_not_run(cli, arguments, told) -> None:
+def test_options_that_two_cores_do_not_support(cli, arguments, told) -> None:
     outcome = cli("bench", "--lnc", 2, *arguments)
     assert outcome.status == 2 and told in outcome.err and outcome.err.count("\n") == 1
 

@@ -54,7 +54,7 @@ def test_a_table_for_programs_leaves_it_to_standard_error(cli, feature_model: Pa
         (("--model", "digits-ffnn", "--batch-size", "1,2"), "--show-lowering: not supported in a sweep"),
     ],
 )
-def test_what_has_no_lowering_is_refused(cli, words: tuple[str, ...], reason: str) -> None:
+def test_layer_without_lowering_is_refused(cli, words: tuple[str, ...], reason: str) -> None:
     refused = cli("bench", "--show-lowering", *words)
     assert refused.status == 2 and reason in refused.err
 

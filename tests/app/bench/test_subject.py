@@ -41,7 +41,7 @@ SUITE = {"suite": "s"}
         ({"graph": Path("no/g.svg"), "model": "m"}, {}, "--graph no/g.svg: the folder .*/no does not exist"),
     ],
 )
-def test_what_excludes_each_other(tmp_path, monkeypatch, subject, options, message) -> None:
+def test_mutually_exclusive_options_are_refused(tmp_path, monkeypatch, subject, options, message) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=f"^{message}"):
         BenchSubject(**subject).check(RunOptions(**options), False)
@@ -63,7 +63,7 @@ def test_what_excludes_each_other(tmp_path, monkeypatch, subject, options, messa
         ({"model": "m", "graph": Path("g.svg")}, {"quiet": True}, False),
     ],
 )  # fmt: skip
-def test_what_goes_together(tmp_path, monkeypatch, subject, options, compared) -> None:
+def test_compatible_options_are_accepted(tmp_path, monkeypatch, subject, options, compared) -> None:
     monkeypatch.chdir(tmp_path)
     BenchSubject(**subject).check(RunOptions(**options), compared)
 
@@ -96,7 +96,7 @@ def test_the_sizes_of_a_kernel() -> None:
             _ = BenchSubject(kernel="k", shape=shape).sizes
 
 
-def test_what_a_suite_ignores() -> None:
+def test_options_that_a_suite_ignores() -> None:
     other = RunOptions(dtype="float16", batch_size=2, target="trn1")
     assert BenchSubject(suite="s").ignored(other) == ["--dtype", "--batch-size", "--target"]
     assert BenchSubject(suite="s").ignored(RunOptions(target="trn2")) == ["--target"]

@@ -91,7 +91,7 @@ def test_other_forms(cli, form: str) -> None:
         (("--batch-size", "1,2", "--kernel", "matmul", "--shape", "m=1,k=1,n=1"), "require a network"),
     ],
 )
-def test_what_cannot_be_swept_is_one_line(cli, words: tuple[str, ...], told: str) -> None:
+def test_impossible_sweep_is_refused_in_one_line(cli, words: tuple[str, ...], told: str) -> None:
     run = cli("bench", *words)
     assert run.status == 2 and told in run.err and len(run.err.splitlines()) == 1
 

@@ -15,7 +15,7 @@ def test_times_with_units() -> None:
 
 
 @pytest.mark.parametrize("text", ["0us", "100", "us", "-1us", "1_0us", "1e3us", "\u0661us", "9" * 400 + "s", "1 m", ""])
-def test_what_is_no_time(text) -> None:
+def test_invalid_durations(text) -> None:
     with pytest.raises(UsageError, match=r"--latency-limit .*: expected a time with its unit, such as 100us or 1\.5ms"):
         microseconds(text)
 

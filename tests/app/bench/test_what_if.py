@@ -9,7 +9,7 @@ from trninfer.app.errors import UsageError
 from trninfer.simulator.timing.constants import TABLE, TARGETS, machine
 
 
-def test_what_if_the_machine_were_another(cli) -> None:
+def test_predictions_change_with_the_constants(cli) -> None:
     shape = ("bench", "--kernel", "vector_add", "--shape", "n=1280000")
     plain = cli(*shape, "--format", "json").json()
     faster = cli(*shape, "--format", "json", "--set", "dma_sustained=500", "--set", "launch_ns=0").json()
@@ -82,7 +82,7 @@ def test_values_by_target_and_name(tmp_path) -> None:
         (("a=x",), "a must be a number, not 'x'"),
     ],
 )
-def test_what_is_no_constant(given, message) -> None:
+def test_unknown_or_invalid_constant_is_refused(given, message) -> None:
     with pytest.raises(UsageError, match=f"^--set: {message}"):
         parse_constants(given)
 

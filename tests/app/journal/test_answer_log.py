@@ -44,7 +44,7 @@ def test_answers_of_an_interrupted_run_are_taken_over(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_those_that_a_report_told_are_known_by_their_names_there(tmp_path: Path) -> None:
+def test_answers_of_a_report_keep_their_names(tmp_path: Path) -> None:
     path = tmp_path / "answers"
     log = log_at(path)
     log.begin(ASKED)
@@ -168,7 +168,7 @@ def test_two_runs_do_not_write_one_file(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"mine\n", b"", None])
-def test_what_is_in_the_way_is_left_alone(tmp_path, content) -> None:
+def test_file_in_the_place_of_the_log_is_not_changed(tmp_path, content) -> None:
     partial = tmp_path / "x.partial"
     if content is None:
         os.mkfifo(partial)

@@ -76,7 +76,7 @@ def test_a_table_has_a_row_for_each_label_asked_for(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.count("0.2500") == 0
 
 
-def test_what_was_answered_is_kept_where_the_run_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_are_kept_if_the_run_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = AnswerOptions(form="csv", output=tmp_path / "a.csv")
     with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None):
         raise ZeroDivisionError
@@ -118,7 +118,7 @@ def test_an_interrupted_run_goes_before_the_report_of_an_earlier_one(tmp_path: P
         output.finish(report(), True, None)
 
 
-def test_nothing_more_is_written_once_the_reader_has_gone(tmp_path: Path) -> None:
+def test_writing_stops_when_the_reader_has_closed_the_pipe(tmp_path: Path) -> None:
     fifo = tmp_path / "pipe"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)

@@ -87,7 +87,7 @@ def test_cells_for_spreadsheets_are_read_as_they_were(tmp_path: Path) -> None:
         ("parquet", "", "only csv and ndjson"),
     ],
 )
-def test_what_is_no_report(tmp_path: Path, form: str, content: str, message: str) -> None:
+def test_file_that_is_not_a_report_is_refused(tmp_path: Path, form: str, content: str, message: str) -> None:
     (tmp_path / f"a.{form}").write_bytes(content.encode("latin-1"))
     with pytest.raises(UsageError, match=r"^--resume: ") as error:
         read(tmp_path / f"a.{form}", form)

@@ -18,7 +18,7 @@ def weights(model: Model) -> str:
     return str(identify("ffnn", model, SIM, "float32", 5)["weights"])
 
 
-def test_what_was_asked_for() -> None:
+def test_identity_of_a_run() -> None:
     found = identify("ffnn", MODEL, SIM, "bfloat16", 2)
     assert found.pop("weights") == weights(MODEL) and len(weights(MODEL)) == 8
     assert found == {

@@ -129,7 +129,7 @@ def test_a_state_is_taken_when_the_file_is_handed_out(tmp_path: Path) -> None:
         ("stat", True, False, False), ("hash", True, True, False), ("hash", True, False, False),
     ],
 )  # fmt: skip
-def test_what_counts_as_a_change(tmp_path: Path, check, same_size, same_time, is_current) -> None:
+def test_changes_of_a_file(tmp_path: Path, check, same_size, same_time, is_current) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(b"12345")
     os.utime(path, ns=(0, 1000))

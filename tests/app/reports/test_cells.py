@@ -24,13 +24,13 @@ def test_formulas_get_an_apostrophe(cell: str) -> None:
 
 
 @pytest.mark.parametrize("cell", HARMLESS)
-def test_everything_else_stays(cell: str) -> None:
+def test_other_cells_are_unchanged(cell: str) -> None:
     assert guard(cell) == cell and unguard(cell) == cell
 
 
 @given(st.text() | st.text(st.sampled_from("'=+-@\t1 a.")))
 @example("'-1")
-def test_what_is_guarded_comes_back(cell: str) -> None:
+def test_guarded_cell_can_be_restored(cell: str) -> None:
     assert unguard(guard(cell)) == cell
 
 

@@ -154,7 +154,7 @@ def test_a_suite(cli, monkeypatch, tmp_path) -> None:
         assert words in page.text
 
 
-def test_nothing_to_show_is_no_fault() -> None:
+def test_empty_report_is_a_valid_page() -> None:
     empty = layer(flops=0, hbm_bytes=0, latency_us=0.0, share=0.0, mfu=None, bound_by=None)
     for report in (make_report(empty), make_report(tables=[])):
         Page(render_page(report, (), None))

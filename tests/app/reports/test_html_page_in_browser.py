@@ -211,7 +211,7 @@ def test_tables_sort_by_value(drive) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_wider_than_the_window(drive) -> None:
+def test_page_fits_the_window(drive) -> None:
     for width in (1240, 760, 390):
         found = drive("found.wide = document.documentElement.scrollWidth - innerWidth;", f"--window-size={width},900")
         assert found["wide"] <= 0, width

@@ -34,5 +34,5 @@ def test_many_classes_have_a_list() -> None:
     assert page.index(f"c{count - 1} answered c0") < page.index(f"c{count - 2} answered")
 
 
-def test_nothing_is_shown_without_a_score() -> None:
+def test_page_without_score_has_no_section() -> None:
     assert page_of(None) == page_of(Score(0, 0, unlabelled=3)) == ""

@@ -90,7 +90,7 @@ def test_the_document_of_everything() -> None:
     assert document["none"]["count"] == 1 and document["answered_earlier"] == 7
 
 
-def test_what_is_not_there_is_no_field() -> None:
+def test_absent_values_have_no_field() -> None:
     document = to_document(make_report(tables=[]))
     asked = {"floors", "agreement", "answered_earlier", "cores", "compare_backends", "score", "none", "advice"}
     assert not (asked | {"lowering", "sweep", "suite"}) & set(document)

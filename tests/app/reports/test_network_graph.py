@@ -98,7 +98,7 @@ def test_the_command_writes_it(cli, feature_model: Path, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_what_it_does_not_go_with_is_said(cli, feature_model: Path, tmp_path: Path) -> None:
+def test_incompatible_options_are_reported(cli, feature_model: Path, tmp_path: Path) -> None:
     file, before = tmp_path / "graph.svg", feature_model.read_bytes()
     words = ("bench", "--backend", "sim", "--graph")
     assert "so it requires --model" in cli(*words, file).err

@@ -125,7 +125,7 @@ def test_a_suite_is_compared_by_its_cases(cli, monkeypatch, tmp_path) -> None:
         (("--model", "digits-ffnn"), "model digits-ffnn, but tiny-ffnn in the baseline", False),
     ],
 )
-def test_what_differs_is_reported_and_the_rest_compared(
+def test_differing_settings_are_reported_and_the_rest_is_compared(
     cli, feature_model, baseline, arguments, message, an_input
 ) -> None:
     words = [feature_model if word == "MODEL" else word for word in arguments]
@@ -144,7 +144,7 @@ def test_what_differs_is_reported_and_the_rest_compared(
 @pytest.mark.parametrize(
     "message", ["kernel argmax, but none in the baseline", "shape n=4,c=8, but none in the baseline"]
 )
-def test_what_cannot_be_compared_is_refused(cli, baseline, message) -> None:
+def test_incomparable_baseline_is_refused(cli, baseline, message) -> None:
     outcome = cli("bench", "--kernel", "argmax", "--shape", "n=4,c=8", "--compare", baseline)
     assert outcome.status == 2 and outcome.out == "" and len(outcome.err.splitlines()) == 1
     assert "the benches differ" in outcome.err and message in outcome.err
@@ -164,7 +164,7 @@ def test_a_change_is_reported_by_the_resources_it_is_due_to(cli, feature_model, 
     assert row["critical"]["launch"] == pytest.approx(1.0)
 
 
-def test_what_would_be_printed_as_nothing_is_the_same(cli, feature_model, baseline) -> None:
+def test_differences_that_round_to_zero_are_equal(cli, feature_model, baseline) -> None:
     def edit(document) -> None:
         for row in document["layers"]:
             row["latency_us"] /= 1 + 1e-5

@@ -84,7 +84,7 @@ def test_the_exit_status(changes, status) -> None:
 
 
 @pytest.mark.parametrize(("allowed", "status"), [(0, 2), (1, 2), (2, 0), (3, 0)])
-def test_so_many_inputs_may_fail(allowed: int, status: int) -> None:
+def test_max_errors_permits_failures(allowed: int, status: int) -> None:
     problems = [InputProblem(name, "no picture") for name in ("a.png", "b.png")]
     assert make_report(errors=problems, max_errors=allowed).exit_status == status
 

@@ -113,7 +113,7 @@ def test_predicted_and_measured_times_have_columns_of_their_own() -> None:
     assert "measured" not in head["compiler"][1] and "AWS" in head["compiler"][1]
 
 
-def test_what_is_said_below_the_tables() -> None:
+def test_notes_below_the_tables() -> None:
     attempts = (Attempt("as -O1", None), Attempt("as -O0", "no"))
     kernels = [
         kernel(),

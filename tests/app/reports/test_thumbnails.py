@@ -26,7 +26,7 @@ def test_no_side_is_longer_than_allowed(tmp_path: Path, size, small) -> None:
     assert found.size == small and max(found.size) <= SIDE and found.getpixel((0, 0)) == (10, 200, 30)
 
 
-def test_what_is_clear_is_white_paper(tmp_path: Path) -> None:
+def test_transparent_pixels_become_white(tmp_path: Path) -> None:
     pixels = np.zeros((2, 2, 4), np.uint8)
     pixels[0, 0] = (255, 0, 0, 255)
     Image.fromarray(pixels).save(tmp_path / "x.png")
@@ -40,7 +40,7 @@ def test_modes_of_pictures(tmp_path: Path, mode: str) -> None:
     assert opened(thumbnail(str(tmp_path / "x.tiff"))).size == (4, 4)
 
 
-def test_what_is_no_picture_has_none(tmp_path: Path, monkeypatch) -> None:
+def test_unreadable_picture_has_no_thumbnail(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "x.png").write_bytes(b"\x89PNG\r\n\x1a\njunk")
     os.mkfifo(tmp_path / "pipe")
     for name in ("x.png", "missing.png", "pipe", "."):

@@ -70,7 +70,7 @@ def ask(server: Server, *sources: Any, seconds: float = 5.0, leaves: bool = Fals
 @pytest.mark.parametrize(
     ("error", "statuses"), [(WorkerEnded("it ran out of memory"), (422, 413)), (PoolStopped("stopped"), (503, 503))]
 )
-def test_what_decoders_end_over_is_the_clients_fault(server: Server, error: Exception, statuses: Any) -> None:
+def test_input_that_ends_decoders_is_a_client_error(server: Server, error: Exception, statuses: Any) -> None:
     class Decoders(Pool):
         def submit(self, source: Any) -> Any:
             return asyncio.ensure_future(self.run())

@@ -115,7 +115,7 @@ def test_pictures_are_answered_as_classify_does(server: RunningServer, picture_m
             assert answer["batch_us"] > 0 and 1 <= answer["batch_size"] <= 4
 
 
-def test_what_is_no_picture_is_reported_and_the_others_are_answered(server: RunningServer, picture: bytes) -> None:
+def test_unreadable_picture_is_reported_and_others_are_answered(server: RunningServer, picture: bytes) -> None:
     mixed = server.ask("/classify", *form(("good.png", picture), ("bad.png", b"junk"), ("cut.png", picture[:60])))
     assert mixed.status == 200 and len(mixed.json()["predictions"]) == 1
     assert [error["input"] for error in mixed.json()["errors"]] == ["bad.png", "cut.png"]

@@ -45,7 +45,7 @@ def test_the_files_of_a_form_and_a_body_that_is_one() -> None:
         (lambda: files_of(b"junk", KIND, 1), "the form"),
     ],
 )
-def test_what_holds_no_file(call: Any, message: str) -> None:
+def test_form_without_a_file_is_refused(call: Any, message: str) -> None:
     with pytest.raises(ProtocolError) as error:
         call()
     assert error.value.status == 400 and str(error.value).startswith(message)
@@ -58,7 +58,7 @@ def test_names_in_charsets_that_are_not_read(charset: str) -> None:
         form(('name="a"; filename="+2AA-.png"', b"1"), kind=f"{KIND}; charset={charset}")
 
 
-def test_nothing_is_written_to_disk_and_memory_is_that_of_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_form_is_parsed_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parser examines line ends one by one, and files above 1 MB used to be spooled to disk."""
 
     def refuse(*arguments: Any, **more: Any) -> None:

@@ -141,7 +141,7 @@ def test_requests_are_counted_by_their_route_and_logged_with_what_was_asked(capl
     assert fields[0]["client"] == "127.0.0.1" and fields[1]["status"] == 401 and "inputs" not in fields[1]
 
 
-def test_what_is_no_request() -> None:
+def test_malformed_requests_are_refused() -> None:
     async def send(message: Any) -> None:
         raise AssertionError(message)
 

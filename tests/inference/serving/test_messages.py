@@ -198,7 +198,7 @@ def test_a_response_with_raw_tensors_and_classifications() -> None:
     assert probabilities["data"] == ["0.500000:1:green", "0.250000:0:red", "1.000000:0:red", "0.000000:1:green"]
 
 
-def test_what_has_no_classes_is_reported() -> None:
+def test_output_without_classes_is_reported() -> None:
     request = parse({"inputs": [TENSOR], "outputs": [{"name": "label", "parameters": {"classification": 2}}]})
     with pytest.raises(ProtocolError, match="output 'label' is not a distribution over classes"):
         render_response(request, InferAnswer({}, ARRAYS, LABELS), OUTPUTS)

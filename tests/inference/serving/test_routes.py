@@ -100,7 +100,7 @@ def test_other_models_and_versions(rows: FastAPI, path: str) -> None:
     assert found.status == 404 and "tiny-ffnn, version 1, is served" in found.json()["detail"]
 
 
-def test_what_the_model_reads_and_gives(rows: FastAPI, photos: FastAPI) -> None:
+def test_metadata_of_inputs_and_outputs(rows: FastAPI, photos: FastAPI) -> None:
     found = ask(rows, "/v2/models/tiny-ffnn").json()
     assert found["inputs"] == [{"name": "input", "datatype": "FP32", "shape": [-1, 6]}]
     assert [output["name"] for output in found["outputs"]] == ["probabilities", "class_index", "label"]
@@ -252,7 +252,7 @@ def test_how_many_labels_may_be_asked_for(photos: FastAPI, query: str, status: i
         assert len(found.json()["predictions"][0]["top"]) == int(query[6:] or 5)
 
 
-def test_what_reads_no_pictures_says_where_to_send_tensors(rows: FastAPI) -> None:
+def test_network_without_pictures_names_the_route_for_tensors(rows: FastAPI) -> None:
     found = classify(rows, b"good")
     assert found.status == 400 and "send tensors to /v2/models/tiny-ffnn/infer" in found.json()["detail"]
 

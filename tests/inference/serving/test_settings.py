@@ -28,7 +28,7 @@ from trninfer.inference.serving.settings import ServingSettings
         ({"token": "ümlauts-in-it"}, "token"),
     ],
 )
-def test_what_is_not_allowed(wrong: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ServingSettings(**wrong)
 
@@ -51,7 +51,7 @@ def test_the_name_of_a_model_needs_no_escapes(picture_model: Path, tmp_path: Pat
         assert settings.model_name(settings.load()) == name
 
 
-def test_they_can_be_sent_and_do_not_show_their_token(picture_model: Path) -> None:
+def test_settings_can_be_pickled_and_hide_the_token(picture_model: Path) -> None:
     settings = ServingSettings(trninfer.load_model(picture_model), token="a-secret-token")
     assert pickle.loads(pickle.dumps(settings)).token == settings.token
     assert "a-secret" not in repr(settings)

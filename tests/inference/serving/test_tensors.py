@@ -22,7 +22,7 @@ from trninfer.inference.serving.tensors import (
 
 
 @given(st.sampled_from(sorted(DATATYPES)), arrays.array_shapes(min_dims=1, max_dims=4, max_side=5), st.data())
-def test_what_is_written_is_read_back(datatype: str, shape: tuple[int, ...], data: st.DataObject) -> None:
+def test_written_tensors_are_read_back(datatype: str, shape: tuple[int, ...], data: st.DataObject) -> None:
     dtype = DATATYPES[datatype]
     if datatype == "BF16":
         values = data.draw(arrays.arrays(np.float32, shape, elements=st.floats(-8, 8, width=16))).astype(dtype)

@@ -127,7 +127,7 @@ def test_any_steps_give_the_same_answers_merged(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_something_else_reads_is_not_changed(count: int) -> None:
+def test_layer_with_another_reader_is_not_changed(count: int) -> None:
     steps = Steps()
     conv = steps.conv()
     steps.affine()
@@ -269,7 +269,7 @@ def test_an_output_that_others_read_is_copied_to_the_end() -> None:
     assert layers[-1] == Activation(f"{conv}.copy", "identity", inputs=(conv,)) and names == (f"{conv}.copy", last)
 
 
-def test_what_no_output_needs_is_left_out() -> None:
+def test_layers_that_no_output_needs_are_dropped() -> None:
     steps = Steps()
     conv = steps.conv()
     steps.add(Dense("aside", 108, 3, inputs=(steps.add(Flatten("flat", inputs=(conv,))),)))

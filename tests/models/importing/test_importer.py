@@ -74,7 +74,7 @@ def test_weights_are_float32_and_what_it_cannot_hold_is_infinite(importer: Impor
         (lambda i: i.axis(i.views["x"], -4), MIXES),
     ],
 )  # fmt: skip
-def test_what_an_operator_cannot_read(importer: Importer, read, says: str) -> None:
+def test_unreadable_operands_are_refused(importer: Importer, read, says: str) -> None:
     with pytest.raises(ModelError) as error:
         read(importer)
     assert str(error.value) == says

@@ -50,7 +50,7 @@ def test_labels(text: str, suffix: str) -> None:
         (b"label\n", ".csv", "the table has no rows, or its rows have different lengths"),
     ],
 )
-def test_what_holds_no_labels_is_refused(content: bytes, suffix: str, says: str) -> None:
+def test_file_without_labels_is_refused(content: bytes, suffix: str, says: str) -> None:
     with pytest.raises(ModelError, match=says) as error:
         parse_labels(content, suffix)
     assert "\n" not in str(error.value)

@@ -142,7 +142,7 @@ def test_a_binary_mask_is_a_map_of_two_classes_if_asked_for(tmp_path: Path, endi
     np.testing.assert_array_equal(found[0].reshape(12, 16), y[0, 0] > (0.5 if ending else 0))
 
 
-def test_what_is_no_image_is_no_map(tmp_path: Path) -> None:
+def test_output_that_is_not_an_image_is_not_a_map(tmp_path: Path) -> None:
     path = write(tmp_path / "net.onnx", 4, [node("GlobalAveragePool", target="p"), node("Flatten", "p")])
     with pytest.raises(
         ModelError, match=r"a class map requires scores of shape .classes, rows, columns., but the output 'y' has"
@@ -167,7 +167,7 @@ def test_outputs_of_several_sizes(tmp_path: Path, is_finest_whole: bool) -> None
 
 
 @pytest.mark.parametrize(("channels", "op", "named"), [(1, "Sigmoid", "values"), (3, "Identity", "a picture")])
-def test_what_may_be_a_map_is_noted(tmp_path: Path, channels: int, op: str, named: str) -> None:
+def test_possible_map_is_noted(tmp_path: Path, channels: int, op: str, named: str) -> None:
     imported = read(write(tmp_path / "net.onnx", channels, [node(op)]))
     assert imported.network.output.kind == "values"
     assert any(f"is read as {named} (use --output-kind map" in note for note in imported.notes)

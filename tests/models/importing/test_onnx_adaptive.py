@@ -66,7 +66,7 @@ def test_pools_of_any_size(sides: tuple[int, int], sizes: tuple[int, int], tmp_p
 
 
 @pytest.mark.parametrize("wrong", ["places", "mask", "zero", "count", "counts"])
-def test_what_is_no_pool_is_gathered_or_refused(wrong: str, tmp_path: Path) -> None:
+def test_gathers_that_are_not_a_pool_are_kept_or_refused(wrong: str, tmp_path: Path) -> None:
     chain = Chain(3, 8, 5)
     pool(chain, (8, 5), (3, 5), wrong)
     chain.add("Flatten")

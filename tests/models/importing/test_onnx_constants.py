@@ -137,7 +137,7 @@ def test_constants_in_attributes() -> None:
         ("DequantizeLinear", (i(1), None), {}, "its inputs have incompatible shapes or types"),
     ],
 )
-def test_what_cannot_be_evaluated(op: str, inputs: tuple, attributes: dict, says: str) -> None:
+def test_nodes_that_cannot_be_evaluated(op: str, inputs: tuple, attributes: dict, says: str) -> None:
     with pytest.raises(ModelError, match=says):
         evaluated(op, *inputs, outputs=2 if op == "Split" else 1, **attributes)
 

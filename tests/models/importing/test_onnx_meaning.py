@@ -208,7 +208,7 @@ def test_outputs_are_built_as_rows_in_the_order_of_their_axes(importer: Importer
         ("relu", (2, 2), VALUES),
     ],
 )
-def test_what_numbers_mean_by_the_activation_they_end_in(
+def test_meaning_of_outputs_by_their_last_activation(
     importer: Importer, activation: str, view: tuple[int, ...], expected: Output
 ) -> None:
     parameters = (0.2, 0.5) if activation == "hardsigmoid" else ()

@@ -61,7 +61,7 @@ def test_a_gelu_of_keras_by_tf2onnx(factor: float, joined: bool, tmp_path: Path)
     assert ("gelu" in activations) is joined and ("erf" in activations) is not joined
 
 
-def test_what_is_nearly_a_gelu_is_computed_by_its_steps(tmp_path: Path) -> None:
+def test_pattern_similar_to_a_gelu_is_computed_step_by_step(tmp_path: Path) -> None:
     chain = Chain(6)
     x = chain.value
     chain.add("Div", chain.constant(1.5))
@@ -217,6 +217,6 @@ def test_a_norm_is_one_node_over_its_axis(changes: dict) -> None:
         {"y": ("Sub product shift", {})},
     ],
 )
-def test_what_is_nearly_a_norm_stays(changes: dict) -> None:
+def test_pattern_similar_to_a_norm_is_kept(changes: dict) -> None:
     nodes = norm(**changes)
     assert join_patterns(nodes, NORM_NUMBERS) == nodes

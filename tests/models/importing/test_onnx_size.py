@@ -59,7 +59,7 @@ def test_small_files_of_many_messages_are_refused_before_they_are_decoded(tmp_pa
     assert int(peak) >> 10 < 700  # MiB of this process only; getrusage includes memory of earlier tests
 
 
-def test_what_a_model_takes_is_bounded_by_its_fields() -> None:
+def test_decoded_size_is_bounded_by_the_fields() -> None:
     weights = np.arange(1000, dtype=np.float32)
     nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Softmax", ["y"], ["z"], axis=1)]
     graph = helper.make_graph(nodes, "g", [], [], [numpy_helper.from_array(weights, "w")])
@@ -80,7 +80,7 @@ def test_too_many_fields(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"\xff" * 40, b"\x0b" * 9, field(7, b"\x0a\x7f"), b"\x3a\xff\xff\xff\xff\x7f\0"]
 )
-def test_what_is_no_message_is_left_to_the_decoder(tmp_path: Path, content: bytes) -> None:
+def test_invalid_message_is_left_to_the_decoder(tmp_path: Path, content: bytes) -> None:
     budget = Budget(1 << 20)
     take_message(onnx.ModelProto.DESCRIPTOR, content, budget)
     (tmp_path / "x.onnx").write_bytes(content)

@@ -97,7 +97,7 @@ def test_flipped_channels(tmp_path: Path) -> None:
     assert preprocess(Image.new("RGB", (9, 9), (255, 0, 0)), spec)[:, 0, 0].tolist() == [0, 0, 1]
 
 
-def test_what_the_user_says_comes_first_and_nothing_else_is_assumed(tmp_path: Path) -> None:
+def test_options_of_the_user_take_precedence(tmp_path: Path) -> None:
     write(tmp_path / "preprocessor_config.json", VIT)
     path = network(tmp_path)
     assert import_network(path).assumed == ("pictures are assumed to be photos, not drawings of a digit (--pictures)",)
@@ -173,7 +173,7 @@ def test_networks_of_features_are_not_disturbed(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused_where_it_was_named(data: object, says: str, tmp_path: Path) -> None:
+def test_unreadable_file_named_by_the_user_is_refused(data: object, says: str, tmp_path: Path) -> None:
     path = network(tmp_path)
     named = write(tmp_path / "preprocessor_config.json", data)
     with pytest.raises(ModelError, match=says):

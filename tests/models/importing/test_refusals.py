@@ -66,7 +66,7 @@ def image_then(build) -> Chain:
         (lambda c: c.add("Pow", c.constant(5.0)), "an exponent of 5 is not supported; -1, 1 to 4 and fractions are"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_is_refused_by_name(build, says: str, tmp_path: Path) -> None:
+def test_unsupported_operator_is_refused_by_name(build, says: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=says) as error:
         import_network(image_then(build).save(tmp_path))
     assert "\n" not in str(error.value) and str(error.value).startswith(str(tmp_path))
@@ -79,7 +79,7 @@ def says(path: Path, model: onnx.ModelProto) -> str:
     return str(error.value)
 
 
-def test_everything_that_stands_in_the_way_is_reported_at_once(tmp_path: Path) -> None:
+def test_all_obstacles_are_reported_together(tmp_path: Path) -> None:
     chain = Chain(3, 8, 8)
     chain.add("Loop")
     chain.add("Relu")
@@ -100,7 +100,7 @@ def test_products_of_values_are_reported_first(tmp_path: Path) -> None:
     assert 0 < text.index("node 'n1' (com.microsoft.Attention): attention is not supported") < text.index("FancyOp")
 
 
-def test_what_no_size_would_mend_is_reported_beside_sizes_that_are_not_fixed(tmp_path: Path) -> None:
+def test_other_obstacles_are_reported_with_unfixed_sizes(tmp_path: Path) -> None:
     chain = Chain("length", 3)
     chain.add("LSTM", chain.weight(1, 16, 3), chain.weight(1, 16, 4), hidden_size=4)
     text = says(tmp_path / "m.onnx", chain.model())
@@ -170,7 +170,7 @@ def test_small_files_that_ask_for_much(tmp_path: Path) -> None:
     assert "one example requires more than the maximum" in says(path, slow.model())
 
 
-def test_what_onnx_runtime_rejects_is_refused_unless_told(tmp_path: Path) -> None:
+def test_file_that_onnx_runtime_rejects_is_refused_unless_unchecked(tmp_path: Path) -> None:
     chain = Chain(3, 8, 8)
     chain.conv((3, 4))
     chain.add("Relu", limit=6)  # an unknown attribute

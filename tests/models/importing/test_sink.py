@@ -59,7 +59,7 @@ def test_answers_stay(seed, channels, kernel, padding, pool, activation, least, 
 
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("pool", ["", "MaxPool", "AveragePool"])
-def test_nothing_is_left_of_positive_scales(padding: int, pool: str, tmp_path: Path) -> None:
+def test_positive_scales_are_absorbed(padding: int, pool: str, tmp_path: Path) -> None:
     imported = assert_imports(keras(0, 8, 3, padding, pool, "Sigmoid", 0.3), tmp_path)
     kept = [layer for layer in imported.network.layers if isinstance(layer, Affine)]
     # an average includes zeros around the channel of ones, so the map stays before the convolution with padding

@@ -266,7 +266,7 @@ def moved(tensors: Tensors, old: int, new: int) -> None:
         ({}, "it has no weights"),
     ],
 )
-def test_what_is_no_known_network_is_refused_by_name(tensors: Tensors, says: str, tmp_path: Path) -> None:
+def test_unknown_network_is_refused_by_name(tensors: Tensors, says: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=re.escape(says)) as error:
         import_network(save(tensors, tmp_path))
     assert "\n" not in str(error.value) and str(error.value).startswith(str(tmp_path))

@@ -44,7 +44,9 @@ def test_as_onnx_runtime(by_rows: bool) -> None:
         ({"heads": 2}, ((12,),) * 3, "expects an image"),
     ],
 )
-def test_what_does_not_fit(fields: dict[str, object], shapes: tuple[tuple[int, ...], ...], message: str) -> None:
+def test_mismatched_shapes_are_refused(
+    fields: dict[str, object], shapes: tuple[tuple[int, ...], ...], message: str
+) -> None:
     layer = Attention("a", **fields)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match=message):
         layer.output_shape(*shapes)

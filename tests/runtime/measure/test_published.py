@@ -110,7 +110,7 @@ def test_a_kernel_that_cannot_be_predicted_does_not_count():
     assert not published.find_row("k36").is_comparable and not published.find_row("k01").is_comparable
 
 
-def test_what_is_wrong_with_a_source_is_one_line_that_says_what_to_do(kernel, tmp_path):
+def test_wrong_source_is_reported_in_one_line_with_a_remedy(kernel, tmp_path):
     path = kernel.path(tmp_path)
     for changed, message in (
         (

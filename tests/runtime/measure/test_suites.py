@@ -66,7 +66,7 @@ def test_a_suite_is_timed_case_by_case(monkeypatch: pytest.MonkeyPatch) -> None:
         assert row.ratio == pytest.approx(row.predicted_us / c.published_us)
 
 
-def test_nothing_published_gives_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_case_without_published_time_has_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
     unpublished = case("ffnn_predict matmul=tiled", "cs152-ffnn")
     small = {**vars(unpublished), "parameters": {"n": 64, "d": 64, "hidden": 32, "classes": 10, "matmul": "tiled"}}
     monkeypatch.setattr(suites, "_cases", lambda: (SuiteCase(**small),))

@@ -45,7 +45,7 @@ def test_versions_that_trninfer_was_not_written_for_are_a_warning(torch_machine)
     assert warnings == ["neuronx-cc: version 2.0.404830, older than ..."]
 
 
-def test_what_the_user_has_set_is_kept(torch_machine, monkeypatch) -> None:
+def test_settings_of_the_user_are_kept(torch_machine, monkeypatch) -> None:
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "gen4")
     monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "3")
     assert neuron.open_neuron_backend().info.target == "trn3"

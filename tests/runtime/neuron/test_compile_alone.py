@@ -45,7 +45,9 @@ def report_of(backend: CompileOnlyBackend) -> CompileReport:
         ("none", "call with arrays", [], False, False),
     ],
 )
-def test_what_the_wheel_has_is_taken(backend, monkeypatch, fault, way, tried, has_estimate, has_birsim) -> None:
+def test_available_modules_of_the_wheel_are_used(
+    backend, monkeypatch, fault, way, tried, has_estimate, has_birsim
+) -> None:
     monkeypatch.setenv("STAND_IN_NKI_INTERNALS", fault)
     report = report_of(backend)
     assert report.way == way and [each for each, _ in report.tried] == tried
@@ -54,7 +56,7 @@ def test_what_the_wheel_has_is_taken(backend, monkeypatch, fault, way, tried, ha
         np.testing.assert_array_equal(report.birsim[0], X.T)
 
 
-def test_what_the_compiler_refuses_is_not_tried_in_all_ways(backend, monkeypatch) -> None:
+def test_rejected_kernel_is_not_compiled_by_other_methods(backend, monkeypatch) -> None:
     monkeypatch.setenv("STAND_IN_NKI", "compile")
     with pytest.raises(CompileError, match="NCC_EBVF030"):
         backend.launch(kernels.transpose, X)

@@ -44,7 +44,7 @@ def found(cache: CompileCache, material=MATERIAL) -> Path | None:
         return slot.find()
 
 
-def test_what_was_stored_is_found(cache, warnings) -> None:
+def test_stored_entry_is_found(cache, warnings) -> None:
     assert found(cache) is None
     entry = stored(cache)
     assert found(cache) == entry and (entry / "model.pt").read_bytes() == b"compiled"

@@ -25,7 +25,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileOnlyBackend]:
         yield backend
 
 
-def test_what_is_launched_is_compiled_once_and_computed_here(backend: CompileOnlyBackend) -> None:
+def test_launched_kernel_is_compiled_once_and_simulated(backend: CompileOnlyBackend) -> None:
     assert (backend.info.name, backend.info.target, backend.info.latency_kind, backend.info.latency_label) == (
         "compile-only", "trn3", "predicted", LABEL,
     )  # fmt: skip

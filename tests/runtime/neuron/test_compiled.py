@@ -115,7 +115,7 @@ def test_another_process_loads_what_is_cached(options, notes: list[str]) -> None
     assert compilation.is_cached and compilation.tensors == {"loaded": "load cached"} and compilation.error is None
 
 
-def test_what_cannot_be_loaded_is_compiled_anew(options, notes: list[str]) -> None:
+def test_kernel_that_cannot_be_loaded_is_recompiled(options, notes: list[str]) -> None:
     Way(options()).launch(TRANSPOSE, X)
     again = Way(options(), **{"load cached": RuntimeError("NEFF of another version")})
     again.launch(TRANSPOSE, X)
@@ -156,7 +156,7 @@ def test_timing_by_shapes_alone_has_whole_numbers_for_indices(options) -> None:
     assert launch.outputs == () and launch.time.latency_us == 2.5
 
 
-def test_what_a_compiler_refuses_is_one_line_with_its_log(options, tmp_path: Path) -> None:
+def test_compiler_error_is_one_line_that_names_the_log(options, tmp_path: Path) -> None:
     way = Way(options(), compile=CompilerFailed("[NCC_EBVF030] The number of instructions exceeds the limit."))
     with pytest.raises(CompileError) as caught:
         way.launch(TRANSPOSE, X)

@@ -74,7 +74,7 @@ def test_bytes_of_another_number_are_an_error(shared: Device) -> None:
         np.asarray(on(shared, shared.put(X), (7,)))
 
 
-def test_what_is_raised_there_has_its_type(shared: Device) -> None:
+def test_exception_in_the_device_process_keeps_its_type(shared: Device) -> None:
     with pytest.raises(DeviceFaultError, match=r"^ValueError: too large$") as caught:
         shared.ask("raise", type="ValueError", error="too large")
     assert (caught.value.kind, caught.value.text) == ("ValueError", "too large")
@@ -94,7 +94,7 @@ def test_the_environment_of_the_process(shared: Device, monkeypatch: pytest.Monk
     assert "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS" not in environment  # calls would return too early
 
 
-def test_what_is_gone_is_freed_with_the_next_message(device: Device) -> None:
+def test_deleted_tensor_is_freed_with_the_next_message(device: Device) -> None:
     tensors = [device.put(X), device.put(X)]
     lease = device.lease(tensors[0])
     assert device.ask("seen")["held"] == tensors
@@ -104,7 +104,7 @@ def test_what_is_gone_is_freed_with_the_next_message(device: Device) -> None:
     assert answer["held"] == tensors[1:] and answer["seen"][-1] == "free"
 
 
-def test_what_an_ended_process_held_is_gone(device: Device) -> None:
+def test_tensors_of_an_ended_process_are_lost(device: Device) -> None:
     first = device.start()
     held = on(device, device.put(X))
     device.free(held.tensor, first)
@@ -177,7 +177,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_nothing_is_left_of_a_killed_owner(tmp_path: Path) -> None:
+def test_device_process_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
     variables = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=variables, timeout=60)
     assert done.returncode == -signal.SIGKILL and Path(done.stdout.strip()).parent == tmp_path

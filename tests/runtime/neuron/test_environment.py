@@ -43,7 +43,7 @@ def states() -> dict[str, str]:
     return {package.name: package.state for package in environment.neuron_packages()}
 
 
-def test_nothing_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_without_neuron_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment.glob, "glob", lambda pattern: [])
     assert set(states().values()) == {"missing"}
     assert environment.find_way().missing == (

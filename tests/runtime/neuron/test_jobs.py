@@ -88,7 +88,7 @@ def test_a_job_arrives_as_it_was_sent() -> None:
     assert job.label == "transpose [3, 4] [2] float32 for trn2"
 
 
-def test_what_a_key_is_of() -> None:
+def test_key_depends_on_everything_that_is_compiled() -> None:
     def material(parameters: dict) -> str:
         operands = {"a": ArraySpec((3, 4), np.float32)}
         job = Job(kernels.transpose, find_source(kernels.transpose), operands, parameters, "trn2")

@@ -82,9 +82,7 @@ def test_a_compiler_that_takes_too_long(compiled) -> None:
 @pytest.mark.parametrize(
     ("script", "told"), [("echo about $2 of $1", "about FILE of info\n"), ("echo no; exit 1", ""), (None, "")]
 )
-def test_what_is_reported_of_a_neff(
-    script: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_of_a_neff(script: str | None, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "neuron-packager"
     if script is not None:
         tool.write_text(f"#!/bin/sh\n{script}\n")

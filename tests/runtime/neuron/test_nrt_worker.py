@@ -137,7 +137,7 @@ def test_a_runtime_that_gives_the_mean_alone(monkeypatch: pytest.MonkeyPatch) ->
     assert core.benchmark(1, {"x": 2}, {}, warmup=4, iterations=2) == {"us": [], "mean_us": 250.0}
 
 
-def test_what_is_raised_is_an_answer_and_the_next_message_is_read() -> None:
+def test_worker_replies_with_the_exception_and_continues() -> None:
     (bad, _), (unknown, _), (gone, _), (hello, _) = asked(
         ({"op": "load", "path": "bad.neff"}, b""),
         ({"op": "fly"}, b""),

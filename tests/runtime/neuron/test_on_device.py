@@ -75,7 +75,7 @@ def matrix(*shape: int, fixed: bool = False) -> np.ndarray:
     return made
 
 
-def test_what_nobody_writes_to_is_uploaded_once_and_the_rest_has_a_place(way: Way) -> None:
+def test_read_only_operand_is_uploaded_once_and_others_reuse_a_tensor(way: Way) -> None:
     bias, run = matrix(1, 6, fixed=True), ["read", "read", "put"]
     for number, expected in enumerate((["put", "put", *run, "write", *run], ["write", *run], ["write", *run])):
         x = matrix(4, 6) + number

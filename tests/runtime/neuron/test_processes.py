@@ -57,7 +57,7 @@ child.wait()
 """
 
 
-def test_what_takes_too_long_ends_with_its_children(tmp_path: Path, monkeypatch) -> None:
+def test_process_over_its_time_limit_is_killed_with_its_children(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(processes, "NOTE_SECONDS", 0.3)
     notes: list[float] = []
     assert run(tmp_path, SLOW, limit=1.5, note=notes.append).status is None

@@ -71,7 +71,7 @@ def test_the_variable_wins(neuron_ls, monkeypatch) -> None:
     assert visible_cores() == (4, 5, 6)
 
 
-def test_nothing_tells(bare) -> None:
+def test_properties_are_unknown_without_neuron_tools(bare) -> None:
     assert visible_cores() is None and instance_type() is None and instance_target() is None
     assert runtime_library() is None
 
@@ -135,7 +135,7 @@ def test_environment_on_trn2() -> None:
     }
 
 
-def test_what_the_user_has_set_is_kept() -> None:
+def test_variables_of_the_user_are_kept() -> None:
     variables = {"NEURON_RT_VISIBLE_CORES": "1", "NEURON_RT_STOCHASTIC_ROUNDING_EN": "1", "NEURON_CC_FLAGS": "--lnc=1"}
     prepare_environment("trn3", False, variables)
     assert variables.pop("NEURON_LOGICAL_NC_CONFIG") == "1"
@@ -162,6 +162,6 @@ def test_two_cores_make_a_logical_core_where_they_are_asked_for() -> None:
         ("trn3", {"NEURON_CC_FLAGS": "--logical-nc-config 2"}, "has --logical-nc-config 2"),
     ],
 )
-def test_what_kernels_cannot_run_with_is_refused(target, variables, told) -> None:
+def test_incompatible_variables_are_refused(target, variables, told) -> None:
     with pytest.raises(BackendUnavailable, match=told):
         prepare_environment(target, True, dict(variables))

@@ -159,7 +159,7 @@ def test_no_time_on_the_device_is_reported_and_no_reason_to_fail(chip, notes, fa
     assert told in note and note.endswith("TorchNeuron did not leave exactly one kernel.neff to capture")
 
 
-def test_what_is_gone_is_freed(chip, notes) -> None:
+def test_deleted_tensor_is_freed(chip, notes) -> None:
     sent: list[str] = []
     exchange = Device._exchange
     chip.setattr(
@@ -279,7 +279,7 @@ def test_an_environment_without_torch_neuronx(chip, notes, tmp_path) -> None:
         make(notes)
 
 
-def test_what_the_compiler_said_is_kept(chip, notes, tmp_path, capfd) -> None:
+def test_output_of_the_compiler_is_kept(chip, notes, tmp_path, capfd) -> None:
     chip.setenv("STAND_IN_NKI", "compile")
     backend = make(notes, tmp_path)
     with pytest.raises(CompileError) as caught:

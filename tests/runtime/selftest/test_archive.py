@@ -57,7 +57,7 @@ def test_one_run_is_a_document_of_its_own_and_other_shapes_are_left_out(tmp_path
 @pytest.mark.parametrize(
     "document", [[], {}, {"runs": [{"target": "trn2", "dtype": "int3", "kernels": []}]}, {"runs": 3}]
 )
-def test_what_is_no_archive_is_one_line(tmp_path: Path, document: Any) -> None:
+def test_invalid_archive_is_refused_in_one_line(tmp_path: Path, document: Any) -> None:
     with pytest.raises(ArchiveError, match=r"a\.zip: not an archive of trninfer doctor --selftest"):
         compare_archive(write_archive(tmp_path / "a.zip", document))
 

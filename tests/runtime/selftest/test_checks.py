@@ -36,7 +36,7 @@ def test_every_body_of_an_operation_is_checked() -> None:
     assert {kind.__name__ for kind in set(BODIES) - bodies} == {"RowFoldPool", "Placeholder"}
 
 
-def test_what_failed_on_a_chip_comes_first() -> None:
+def test_checks_that_failed_on_a_chip_run_first() -> None:
     first = [check.kernel for check in islice(checks(DTYPES["float32"]), 4)]
     assert first == ["psum_side_by_side", "psum_within"] * 2
 

@@ -77,7 +77,7 @@ def test_the_simulator_passes(dtype: str, target: str) -> None:
     ("name", "what", "status"),
     [("psum_within", lost_term, WRONG), ("argmax", one_off, WRONG), ("psum_side_by_side", refuse, FAILED)],
 )
-def test_what_is_wrong_is_reported_and_the_others_go_on(monkeypatch, name: str, what, status: str) -> None:
+def test_failed_check_is_reported_and_other_checks_continue(monkeypatch, name: str, what, status: str) -> None:
     some = [check for check in checks(DTYPES["float32"]) if check.kernel in (name, "transpose")]
     monkeypatch.setattr("trninfer.runtime.selftest.run.checks", lambda dtype: iter(some))
     found = Counter(

@@ -98,7 +98,7 @@ def gathered(pool: WorkerPool, *sources: Any) -> Awaitable[list[Any]]:
     return asyncio.gather(*(pool.submit(source) for source in sources), return_exceptions=True)
 
 
-def test_what_comes_at_once_is_one_batch() -> None:
+def test_simultaneous_requests_form_one_batch() -> None:
     results, seen, notes, _ = run(lambda pool: gathered(pool, *range(10)))
     assert results == list(range(10))
     assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]] and notes.sizes == [4, 4, 2]
@@ -116,7 +116,7 @@ def test_one_input_waits_for_others_only_so_long() -> None:
     assert seen == [[1], [2]]  # a full batch does not wait
 
 
-def test_what_cannot_be_used_has_its_error_and_the_others_their_results() -> None:
+def test_unusable_input_has_an_error_and_others_have_results() -> None:
     results, *_ = run(lambda pool: gathered(pool, 1, "bad", 3))
     assert results[0] == 1 and results[2] == 3 and isinstance(results[1], InputError)
 
@@ -143,7 +143,7 @@ def test_a_worker_that_hangs_is_replaced() -> None:
     assert len(notes.ended) == 2
 
 
-def test_what_nobody_waits_for_any_more_loses_its_place() -> None:
+def test_cancelled_request_leaves_the_queue() -> None:
     hold = threading.Event()
     seen: list[list[Any]] = []
 
@@ -200,7 +200,7 @@ def test_several_workers_share_the_work() -> None:
     assert results == [1, 2]
 
 
-def test_what_waits_is_answered_before_the_pool_stops() -> None:
+def test_waiting_requests_are_answered_before_the_pool_stops() -> None:
     async def work(pool: WorkerPool) -> list[Any]:
         waiting = gathered(pool, *range(9))
         await asyncio.sleep(0)
@@ -212,7 +212,7 @@ def test_what_waits_is_answered_before_the_pool_stops() -> None:
     assert results == list(range(9))
 
 
-def test_what_is_left_at_the_end_of_the_grace_is_reported() -> None:
+def test_requests_left_after_the_grace_period_are_reported() -> None:
     async def work(pool: WorkerPool) -> list[Any]:
         waiting = gathered(pool, "slow", 2)
         await asyncio.sleep(0.1)

@@ -25,7 +25,7 @@ from trninfer.runtime.workers.worker import Reply, Setup, Worker, WorkerFault
 SIMULATOR = functools.partial(open_for_worker, "trn2")
 
 
-def test_it_answers_as_a_session_does_and_fills_batches_up(feature_model: Path) -> None:
+def test_worker_answers_like_a_session_and_pads_batches(feature_model: Path) -> None:
     model = load_model(feature_model)
     process = WorkerProcess(Worker)
     try:
@@ -120,7 +120,7 @@ def test_a_backend_that_is_not_there_is_reported(feature_model: Path) -> None:
         process.close()
 
 
-def test_it_ends_with_the_process_that_asks_and_imports_nothing_from_its_folder(tmp_path: Path) -> None:
+def test_worker_ends_with_its_parent_and_imports_nothing_from_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     program = """
 import os
@@ -137,7 +137,7 @@ process.ask(None)
     assert not (tmp_path / "ran").exists()
 
 
-def test_it_starts_where_the_current_folder_was_removed(
+def test_worker_starts_in_a_removed_folder(
     feature_model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "gone").mkdir()

@@ -89,7 +89,7 @@ def test_no_more_workers_than_batches_and_no_more_batches_than_the_window(shared
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("row", "said"), [(KILL_ONCE, "was ended by signal 9"), (FILL_ONCE, "ran out of memory")])
-def test_what_a_worker_had_that_ended_is_answered_by_another(shared, row, said, capfd) -> None:
+def test_batch_of_an_ended_worker_is_answered_by_another(shared, row, said, capfd) -> None:
     x = inputs(40)
     x[19, 0] = row
     warnings: list[str] = []
@@ -178,7 +178,7 @@ def test_workers_that_do_not_open() -> None:
         pass
 
 
-def test_nobody_wants_more(shared) -> None:
+def test_stream_stops_when_the_consumer_stops(shared) -> None:
     warnings: list[str] = []
     with shared(2, warn=warnings.append) as session:
         x = inputs(400)

@@ -40,7 +40,7 @@ def test_answers_leave_timelines_behind(model, backends) -> None:
 
 
 @pytest.mark.parametrize(("row", "kind"), [(-2.0, KernelError), (-3.0, BackendUnavailable), (-4.0, WorkerFault)])
-def test_what_goes_wrong_comes_back_as_a_value(model, backends, row, kind) -> None:
+def test_worker_returns_errors_as_values(model, backends, row, kind) -> None:
     reply = begun(model, backends.open_plain).answer(np.full((1, 6), row, np.float32))
     assert type(reply.error) is kind and reply.value is None
 

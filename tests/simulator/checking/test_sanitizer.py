@@ -216,7 +216,7 @@ def test_a_finding_names_both_lines_the_bytes_and_why():
     assert str(finding).startswith(f"{finding.line}: lost: dma_copy overwrites ") and "(2048 bytes)" in str(finding)
 
 
-def test_what_is_returned_unwritten_is_reported():
+def test_unwritten_output_is_reported():
     @nki.jit
     def kernel(a):
         out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)

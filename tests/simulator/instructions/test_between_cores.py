@@ -95,7 +95,7 @@ def wrong(a, call):
         (lambda s, p, t, o, to: nisa.sendrecv(t, o[0:2], to, to, 0), "must have the same dtype, partitions and"),
     ],
 )
-def test_what_cores_do_not_exchange(call, text):
+def test_exchanges_that_cores_do_not_support(call, text):
     with pytest.raises(NkiValidationError, match=text):
         simulator.run(wrong[2], np.zeros((1, 1), np.float32), call=call)
 

@@ -170,7 +170,7 @@ def test_limit(case):
 
 
 @pytest.mark.parametrize("case", TRN1_ONLY)
-def test_what_trn1_lacks(case):
+def test_instructions_missing_on_trn1_are_refused(case):
     with running(NeuronCore(find_target("trn1"))), pytest.raises(NkiValidationError):
         TRN1_ONLY[case]()
     with running(NeuronCore(find_target("trn2"))):
@@ -319,7 +319,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("case", TOLD)
-def test_what_the_documents_leave_open_is_reported(case):
+def test_undocumented_behaviour_is_reported(case):
     target, run, text = TOLD[case]
     with on(target), pytest.warns(UndefinedOnChipWarning, match=text):
         run()

@@ -230,7 +230,7 @@ A = np.ones((4, 4), np.float32)
         (lambda x, o: ncc.all_gather_v([x], [o], group((0, 1)), x), "not simulated"),
     ],
 )
-def test_what_a_collective_does_not_take_is_said(call, message):
+def test_invalid_collective_operands_are_reported(call, message):
     @nki.jit
     def kernel(x):
         out = empty(x.shape, x)

@@ -59,7 +59,7 @@ def test_a_tile_that_was_allowed_allows_no_other(partitions, first, dtype):
                 nisa.tensor_copy(small, large[first : first + partitions])
 
 
-def test_what_was_settled_before_goes_by_the_constants_that_hold():
+def test_cached_calls_follow_changed_constants():
     def cost() -> float:
         with on():
             return nisa.reciprocal(new((128, 64)), new((128, 64))).cost.interval
@@ -92,7 +92,7 @@ def test_warnings_of_operands_seen_before_name_the_tensors_and_the_line():
     assert [each.lineno - caught[0].lineno for each in caught] == [0, 1, 0, 1, 0, 1]
 
 
-def test_what_is_settled_is_bounded(monkeypatch):
+def test_number_of_cached_calls_is_bounded(monkeypatch):
     monkeypatch.setattr("trninfer.simulator.instructions.core.MAX_SETTLED", 5)
     with on() as core:
         for columns in range(1, 12):
@@ -122,7 +122,7 @@ def test_each_line_is_warned():
     assert told[1].lineno == told[0].lineno + 1
 
 
-def test_what_is_no_operand_of_any_rule_is_reported():
+def test_unknown_operand_is_reported():
     with on():
         with pytest.raises(NkiValidationError, match="tensor_copy: src must be an NkiTensor, got list"):
             nisa.tensor_copy(new((4, 4)), [1, 2])

@@ -82,7 +82,7 @@ def test_a_declaration_names_its_own_operands(name):
 
 
 @pytest.mark.parametrize("name", sorted(set(CALLS) - set(PAIRED)))
-def test_what_is_declared_is_allowed(name):
+def test_declared_operands_are_accepted(name):
     declaration = DECLARATIONS[name]
     with on(target_of(declaration)) as core:
         operands = CALLS[name]()
@@ -241,7 +241,7 @@ def violations(name: str, operands: dict[str, Any]) -> Iterator[Violation]:
 
 
 @pytest.mark.parametrize("name", sorted(DECLARATIONS))
-def test_what_is_outside_of_a_declaration_is_refused(name):
+def test_undeclared_operands_are_refused(name):
     declaration = DECLARATIONS[name]
 
     @settings(max_examples=40, deadline=None, derandomize=True)

@@ -85,7 +85,7 @@ def test_scalars_address_memory(core):
         nisa.dma_copy(row, table[scalar(6)])
 
 
-def test_what_scalars_are_computed_from_is_awaited(core):
+def test_scalars_wait_for_their_operands(core):
     count = tile([[5]], nl.int32)
     first = nisa.scalar_load(count)
     total = first * 2 + first

@@ -33,7 +33,7 @@ def tile_of(columns):
         lambda t: nisa.dma_copy(t[:, 0:8], t[:, 1:9]),  # queues move pieces in arbitrary order
     ],
 )
-def test_what_is_overtaken_is_reported_once_a_line(instruction):
+def test_overwritten_elements_are_reported_once_per_line(instruction):
     with on():
         t = tile_of(16)
         with pytest.warns(UndefinedOnChipWarning, match=TOLD) as told:
@@ -54,7 +54,7 @@ def test_what_is_overtaken_is_reported_once_a_line(instruction):
         lambda t: nisa.dma_copy(t[:, 0:8], t[:, 8:16]),
     ],
 )
-def test_what_is_read_in_time_is_not_told(instruction, recwarn):
+def test_elements_read_before_the_write_are_not_reported(instruction, recwarn):
     with on():
         instruction(tile_of(16))
     assert not recwarn.list

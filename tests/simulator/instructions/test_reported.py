@@ -131,7 +131,7 @@ def test_a_name_is_given_once_in_a_launch():
     assert told(lambda: [nl.ndarray((4, 4), WIDE), nl.ndarray((4, 4), WIDE), nl.ndarray((4, 4), WIDE, name="y")]) == []
 
 
-def test_what_a_loop_of_the_device_makes_is_one_tensor():
+def test_tensor_of_a_device_loop_counts_once():
     assert told(lambda: nl.fori_loop(0, 3, lambda i: nl.ndarray((4, 4), WIDE, name="x"))) == []
     assert len(told(lambda: nl.ndarray((4, 4), WIDE, name="x"))) == 1
 

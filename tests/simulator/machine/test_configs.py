@@ -48,7 +48,7 @@ def test_configurations_are_taken_and_change_nothing():
         (lambda: CompileConfig(optimise=True), "optimise"),
     ],
 )
-def test_what_is_no_configuration(call, message):
+def test_invalid_configuration_is_refused(call, message):
     with pytest.raises(TypeError, match=message):
         call()
 

@@ -72,7 +72,7 @@ def _as_before():
     (gc.enable if enabled else gc.disable)()
 
 
-def test_it_is_off_inside_alone():
+def test_host_access_is_off_only_inside_the_block():
     gc.enable()
     with uncollected():
         assert not gc.isenabled()
@@ -82,7 +82,7 @@ def test_it_is_off_inside_alone():
     assert gc.isenabled()
 
 
-def test_it_is_on_again_after_an_error():
+def test_host_access_is_restored_after_an_error():
     gc.enable()
     with pytest.raises(ValueError, match="no luck"), uncollected():
         raise ValueError("no luck")

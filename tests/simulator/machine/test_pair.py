@@ -105,7 +105,7 @@ def test_a_deadlock_names_both_sides(first, second, text):
         simulator.run(unmatched[2], A, first=first, second=second)
 
 
-def test_what_a_core_raises_comes_out_once():
+def test_exception_of_a_core_is_raised_once():
     @nki.jit
     def kernel(a):
         shared = nl.ndarray((4, 4), nl.float32, nl.shared_hbm)

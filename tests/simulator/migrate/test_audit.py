@@ -42,7 +42,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize(("part", "loss"), LOSSES.items(), ids=lambda value: str(value)[:12])
-def test_what_is_missing_is_found(part, loss):
+def test_missing_calls_and_statements_are_found(part, loss):
     text = migrate_source(HOST).text
     shown = text.replace("k : k + 128", "k:k + 128")
     assert part in shown and not missing(HOST, shown)

@@ -67,7 +67,7 @@ def test_functions_of_the_file_are_given_and_return_tiles():
     np.testing.assert_allclose(got, 6 * a.T @ a - 1, rtol=1e-4, atol=1e-4)
 
 
-def test_what_a_function_is_given_by_position_or_by_name_is_known_in_it():
+def test_arguments_of_a_function_are_known_in_it():
     """A store is a DMA, which cannot read PSUM."""
     for call in ("keep(out, p)", "keep(out, product=p)"):
         text = FIRST + "def keep(out, product):\n    nl.store(out, product)\n\n\n@nki.jit\ndef kernel(a, out):\n"

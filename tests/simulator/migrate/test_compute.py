@@ -144,7 +144,7 @@ def test_copies_that_had_a_destination():
     assert "nisa.dma_copy(dst=a, src=nl.copy(x))" in from_psum.text
 
 
-def test_what_is_left_to_the_author():
+def test_instructions_without_an_automatic_migration():
     cases = {
         "y = nisa.tensor_reduce(np.add, x)": "nisa.tensor_reduce without axis",
         "y = nisa.tensor_reduce(np.add, x, axis=n)": "the axis of nisa.tensor_reduce must be a number",

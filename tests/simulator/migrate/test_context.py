@@ -43,7 +43,7 @@ def test_notes_go_to_the_line_that_is_migrated_and_helpers_are_remembered():
     assert (ctx.nl, ctx.nisa) == ("language", "instructions")
 
 
-def test_what_is_known_behind_two_branches():
+def test_state_after_two_branches():
     tile = Tensor("sbuf", "nl.int8", ("4", "6"))
     for first, second, expected in (
         (tile, tile, tile),

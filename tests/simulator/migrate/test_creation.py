@@ -85,7 +85,7 @@ def test_a_place_is_left_to_the_compiler():
         assert (CHECK, f"the compiler chooses the place of the tensor instead of buffer={buffer}") in notes
 
 
-def test_what_is_left_to_the_author():
+def test_calls_without_an_automatic_migration():
     cases = {
         "x = nl.ndarray((n, 4), nl.int8, buffer=n)": "buffer=n is not a known memory",
         "x = nl.ndarray((nl.par_dim(), 4), nl.int8)": "nl.par_dim without an extent",

@@ -55,7 +55,7 @@ def test_loops_in_loops_have_functions_of_their_own():
     np.testing.assert_array_equal(run_migrated(body, a, head=LATER), a * 2**6)
 
 
-def test_what_no_function_can_do():
+def test_statements_that_a_device_loop_does_not_allow():
     why = "`{}` in a device loop, whose body is a function that is traced once"
     cases = {
         "for i in nl.dynamic_range(4):\n    pass\nelse:\n    pass": "a device loop cannot have an else branch",

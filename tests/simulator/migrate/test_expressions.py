@@ -11,7 +11,7 @@ A = counted(6, 8)
 GRID = "i = nl.arange(4)[:, None]\nj = nl.arange(6)[None, :]\nx = nl.load(a)\n"
 
 
-def test_what_means_the_same_stays_to_the_letter():
+def test_unchanged_code_is_kept_verbatim():
     cases = [
         "y = [ k*2 for k in range( 4 ) if n ]",
         "y = lambda x, i: (x+i)[ i ]",
@@ -111,7 +111,7 @@ def test_gathers_by_a_tile():
     np.testing.assert_array_equal(got, table[rows, np.arange(3)[None, :] + 1])
 
 
-def test_what_is_left_to_the_author():
+def test_expressions_without_an_automatic_migration():
     cases = {
         "y = n(i)": "i: index arrays are supported only in subscripts",
         "y = [i]": "i: index arrays are supported only in subscripts",

@@ -13,7 +13,7 @@ from trninfer.simulator.migrate import migrate_source
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
 
 
-def test_it_migrates_and_its_fault_is_found_and_mended(tmp_path):
+def test_kernel_of_the_first_page_migrates_and_its_fault_can_be_fixed(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     old, loop, mended = blocks[0], blocks[1], blocks[2]
     migration = migrate_source(old)

@@ -52,7 +52,7 @@ def test_calls_of_earlier_entry_points():
 
 
 @pytest.mark.parametrize("line", ["f = nki.benchmark(plain)", "f = nki.profile(warmup=5, iters=2)(plain)"])
-def test_what_timed_a_kernel_is_noted(line):
+def test_calls_that_timed_a_kernel_are_noted(line):
     text, (note,) = host(line)
     assert text == "f = plain" and (note.kind, note.line) == (CHECK, KERNEL.count("\n") + 1)
     assert note.message.startswith(line[4:].split("(")[0] + " was removed: the kernel itself is called")

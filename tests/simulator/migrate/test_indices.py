@@ -88,7 +88,7 @@ def test_conditions_without_an_axis_stay_conditions():
     assert clips == {} and [each.text for each in conditions] == ["n - 8", "3"]
 
 
-def test_what_is_no_rectangle_has_no_clips():
+def test_mask_that_is_not_a_rectangle_has_no_clips():
     assert Mask((ROWS + COLUMNS,)).clips() is None
 
 

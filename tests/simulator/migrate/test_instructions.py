@@ -144,7 +144,7 @@ def test_a_masked_load_into_a_whole_block():
     np.testing.assert_array_equal(run_migrated(body, a), expected)
 
 
-def test_what_is_left_to_the_author():
+def test_instructions_without_an_automatic_migration():
     cases = {
         "x[i, j] = nisa.tensor_copy(x[i, j], mask=i + j < 4)": (
             "the mask does not select a rectangle: use nisa.affine_select, or loop over the rows"

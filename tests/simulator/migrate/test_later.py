@@ -52,13 +52,13 @@ LEFT_OUT = {
 }
 
 
-def test_what_is_left_out_is_noted():
+def test_dropped_arguments_are_noted():
     assert migrated_each(list(LEFT_OUT), "", "a, n", HEAD) == [new for new, _ in LEFT_OUT.values()]
     notes = migrate_kernel("\n".join(LEFT_OUT), "a, n", HEAD).notes
     assert [(note.kind, note.message) for note in notes] == [(CHECK, why) for _, why in LEFT_OUT.values()]
 
 
-def test_what_is_left_to_the_author():
+def test_calls_without_an_automatic_migration():
     cases = {
         "nisa.dma_copy(a, a, dge_mode=9)": "dge_mode=9 is not the number of a member of nisa.dge_mode",
         "nisa.sendrecv(a, a, 0, 1, 0, use_gpsimd_dma=n)": (
@@ -74,7 +74,7 @@ def test_every_number_of_an_enumeration_has_its_member():
     assert found == [f"nisa.dma_copy(a, a, {each}=nisa.{each}.{member.name})" for each, member in members]
 
 
-def test_what_is_renamed_or_left_out_is_none_of_today():
+def test_renamed_and_dropped_arguments_do_not_exist_in_nki_0_7():
     today = {f["qualname"]: {p["name"] for p in f["params"]} for f in table()["functions"]}
     for (function, old), new in RENAMED.items():
         assert new in today[function] and old not in today[function]

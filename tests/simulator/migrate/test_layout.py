@@ -39,7 +39,7 @@ def test_positional_arguments_come_first():
         f"if f({'a' * WIDTH}):",
     ],
 )
-def test_what_is_short_or_no_call_stays(line):
+def test_short_lines_and_other_statements_are_not_wrapped(line):
     assert wrapped(line) == line
 
 

@@ -29,7 +29,7 @@ def test_a_long_sum_is_migrated():
     ],
     ids=["sum", "signs", "brackets"],
 )
-def test_what_is_nested_too_deeply_is_refused_in_a_line(text, why):
+def test_deeply_nested_code_is_refused_in_one_line(text, why):
     with pytest.raises((LimitError, SyntaxError), match=why):
         migrate_source(text)
 

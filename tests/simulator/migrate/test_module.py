@@ -58,7 +58,7 @@ def test_a_file_that_needs_nothing_is_unchanged(text):
         ("try: ", "x = nisa.builtin_custom_op('f', [], [])\nfinally: pass", "there is no replacement"),
     ],
 )
-def test_what_has_no_counterpart_stays_with_a_comment_and_a_note(before, line, why):
+def test_code_without_a_counterpart_is_kept_with_a_comment_and_a_note(before, line, why):
     migration = migrate_kernel(before + line, "a, n")
     (note,) = migration.notes
     assert (note.kind, note.line) == (CANNOT, FIRST.count("\n") + 3 + before.count("\n")) and why in note.message

@@ -12,7 +12,7 @@ ROW, COLUMN = np.arange(4)[:, None], np.arange(6)[None, :]
 GRID = "i = nl.arange(4)[:, None]\nj = nl.arange(6)[None, :]\nx = nl.load(a)\n"
 
 
-def test_they_compute_what_numpy_does():
+def test_special_instructions_agree_with_numpy():
     cases = [
         ("nisa.memset((4, 3), 2.5, dtype=nl.float32)", np.full((4, 3), 2.5)),
         ("nisa.iota(10 * i + j, dtype=nl.float32)", 10 * ROW + COLUMN),
@@ -47,7 +47,7 @@ def test_engines_and_masks():
     assert migrated_each(list(cases), GRID, "a, n") == list(cases.values())
 
 
-def test_what_is_left_to_the_author():
+def test_instructions_without_an_automatic_migration():
     cases = {
         "y = nisa.iota(4, dtype=nl.int32)": "nisa.iota supports only index arrays",
         "y = nisa.iota(x, dtype=nl.int32)": "nisa.iota supports only index arrays",

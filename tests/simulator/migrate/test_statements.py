@@ -90,7 +90,7 @@ def test_comments_of_what_nothing_is_left_of_go_to_the_next_statement():
     )
 
 
-def test_what_is_left_to_the_author():
+def test_statements_without_an_automatic_migration():
     cases = {
         "x //= 2": "x //= 2: tiles do not support this operator",
         "i += 1": "an index array cannot be changed in place",

@@ -146,7 +146,7 @@ def test_texts():
     assert migrated_each(list(cases), before, "a, n") == list(cases.values())
 
 
-def test_what_is_left_to_the_author():
+def test_calls_without_an_automatic_migration():
     before = "x = nl.load(a)\ni = nl.arange(4)[:, None]\n"
     cases = {
         "y = x // 2": "x // 2: tiles do not support this operator",

@@ -68,7 +68,7 @@ def test_index_arrays_become_slices(first, second, expected, text):
         ([P, Index(Sum.of("n + 1"))], "t[0:4, n + 1 : n + 2]"),
     ],
 )
-def test_what_no_slices_take_becomes_an_access_pattern(elements, pattern):
+def test_indices_that_slices_cannot_express_become_access_patterns(elements, pattern):
     assert taken([array(each) for each in elements]).text.startswith(pattern)
 
 
@@ -154,7 +154,7 @@ def test_rows_at_indices_in_sbuf():
         ([part("0:4")], {-3: Clip(Sum(0), Sum(2))}, "a mask cannot have more axes than the tile"),
     ],
 )
-def test_what_has_no_counterpart(elements, clips, why):
+def test_indices_without_a_counterpart_are_refused(elements, clips, why):
     with pytest.raises(CannotError, match=why):
         taken(elements, clips=clips)
 

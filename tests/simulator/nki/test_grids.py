@@ -156,7 +156,7 @@ def test_allocated_blocks_and_grids_like_others(core):
         ({"element_shape": (256, -1)}, ValueError, "must have positive entries"),
     ],
 )
-def test_what_cannot_be_allocated(core, options, kind, message):
+def test_invalid_grids_are_refused(core, options, kind, message):
     given = {"tile_shape": (128, 4), "element_shape": (256, 8), "buffer": nl.sbuf, "dtype": nl.float32, **options}
     with pytest.raises(kind, match=message):
         nl.alloc_tiles(**given)

@@ -45,7 +45,7 @@ def test_the_constant_that_is_reported_explains_the_difference(tmp_path: Path) -
     assert again.explains == "" and abs(again.error) < 1
 
 
-def test_what_only_one_of_them_did_is_shown(tmp_path: Path) -> None:
+def test_work_of_only_one_run_is_shown(tmp_path: Path) -> None:
     rows = [instruction(1, "Scalar", "ACTIVATE", 0, 700), instruction(2, "Sync", "WRITE", 0, 50)]
     measured = read_profile(write(tmp_path / "p.json", {"instruction": rows}))
     found = {(d.engine, d.kind): (d.measured, d.predicted, d.explains) for d in compare(measured, predicted())}

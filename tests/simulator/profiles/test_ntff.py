@@ -51,7 +51,7 @@ def test_the_path_of_a_raw_profile(tmp_path: Path) -> None:
         (made_ntff().replace(b"sg00", b"sg02"), "no instruction of core 0"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(tmp_path: Path, data: bytes, told: str) -> None:
+def test_unreadable_profile_is_refused_in_one_line(tmp_path: Path, data: bytes, told: str) -> None:
     with pytest.raises(ProfileError) as caught:
         read_profile(write_ntff(tmp_path / "p.ntff", data))
     assert told in str(caught.value) and str(caught.value).startswith("p.ntff: ") and "\n" not in str(caught.value)

@@ -79,7 +79,7 @@ def test_a_forged_profile_is_one_line(tmp_path: Path, change: Any, told: str) ->
         ("Instruction.parquet", b"PAR1", "single table of a profile; pass its folder"),
     ],
 )
-def test_what_is_no_profile_is_reported(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+def test_file_that_is_not_a_profile_is_reported(tmp_path: Path, name: str, content: bytes, told: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ProfileError, match=told):
@@ -104,7 +104,7 @@ fields = st.sampled_from(sorted({name for table in ("instruction", "dma") for ro
 
 
 @given(st.lists(st.tuples(st.sampled_from(["instruction", "dma"]), st.integers(0, 7), fields, anything), max_size=6))
-def test_whatever_a_field_holds_a_profile_is_read_or_refused(tmp_path_factory: Any, edits: Any) -> None:
+def test_profile_with_arbitrary_fields_is_read_or_refused(tmp_path_factory: Any, edits: Any) -> None:
     profile = deepcopy(PROFILE)
     for table, row, field, value in edits:
         profile[table][row % len(profile[table])][field] = value

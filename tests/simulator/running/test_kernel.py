@@ -26,7 +26,7 @@ async def awaits(a):
 
 
 @pytest.mark.parametrize("kernel", [yields, awaits])
-def test_what_only_makes_a_generator_is_no_kernel(kernel):
+def test_generator_function_is_not_a_kernel(kernel):
     with pytest.raises(NkiValidationError, match="s: a kernel must not yield or await"):
         simulator.run(kernel, A)
 

@@ -136,7 +136,7 @@ def rank_of(a):
     return out
 
 
-def test_who_launches_says_on_how_many_cores(monkeypatch):
+def test_launch_specifies_the_number_of_cores(monkeypatch):
     for said in (None, "1", "2"):
         if said is not None:
             monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", said)

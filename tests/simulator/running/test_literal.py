@@ -74,7 +74,7 @@ def write(folder, text):
 
 
 @pytest.mark.parametrize("case", ILLEGAL)
-def test_what_is_refused_is_found(tmp_path, case):
+def test_rejected_literals_are_found(tmp_path, case):
     path = write(tmp_path, HEAD + "    " + ILLEGAL[case] + TAIL)
     assert has_example(path)
     (found,) = find_refusals(path)
@@ -82,7 +82,7 @@ def test_what_is_refused_is_found(tmp_path, case):
 
 
 @pytest.mark.parametrize("case", LEGAL)
-def test_what_is_taken_is_not(tmp_path, case):
+def test_accepted_literals_are_not_reported(tmp_path, case):
     path = write(tmp_path, HEAD + "    " + LEGAL[case] + TAIL)
     assert has_example(path) and not find_refusals(path) and not check_file(path)
 

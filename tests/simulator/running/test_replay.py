@@ -121,7 +121,7 @@ def fixed_bytes() -> int:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_depends_on_weights_alone_is_computed_again_where_they_are_others(dtype: Any) -> None:
+def test_values_of_weights_are_recomputed_for_other_weights(dtype: Any) -> None:
     shapes, parameters = CALLS["fused_conv2d_maxpool"]
     weights = [[fixed(normal(shape, dtype, seed)) for shape in shapes[1:]] for seed in range(2)]
     for seed, chosen in enumerate((0, 0, 0, 0, 1, 1, 0)):
@@ -179,7 +179,7 @@ def add_in_part(a: Any) -> Any:
     return out
 
 
-def test_what_nothing_wrote_reads_as_nan_every_time() -> None:
+def test_unwritten_memory_reads_as_nan_in_every_replay() -> None:
     other = [normal((130, 140), np.float32, 0), normal((130, 520), np.float32, 1)]
     for seed in range(5):
         a = normal((4, 7), np.float32, seed)
@@ -221,7 +221,7 @@ def scan(a: Any) -> Any:
 
 
 @pytest.mark.parametrize("kernel", [show, at_an_address, scan])
-def test_what_is_more_than_shapes_runs_as_a_kernel_every_time(kernel: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_launch_that_depends_on_values_is_not_replayed(kernel: Any, capsys: pytest.CaptureFixture[str]) -> None:
     for seed in range(4):
         a = normal((4, 8), np.float32, seed)
         (result,) = launch(kernel, a).outputs
@@ -246,7 +246,7 @@ def test_any_order_of_launches(shapes: list[tuple[int, int]], dtype: Any) -> Non
             np.testing.assert_array_equal(launch(kernels.kernel("transpose"), x).outputs[0], x.T)
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_recordings_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.simulator.running.replay.MAX_LAUNCHES", 3)
     for rows in (*range(1, 9), *range(1, 9)):
         launch(kernels.kernel("transpose"), normal((rows, 3), np.float32, 0))

@@ -91,7 +91,7 @@ def test_memory_over_time_is_of_a_region(run):
         run.memory_use("hbm")
 
 
-def test_what_must_be_said_beside_a_figure(run):
+def test_notes_that_accompany_figures(run):
     @nki.jit
     def alone(a):
         out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)

@@ -149,7 +149,7 @@ def test_names_that_a_statement_assigns(statement, names):
     assert assigned(ast.parse(statement).body[0]) == names
 
 
-def test_what_cannot_be_run_is_one_line(tmp_path, monkeypatch):
+def test_unusable_script_is_refused_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(NkiValidationError, match="trn9"):
         run(tmp_path, "", target="trn9")
     monkeypatch.setattr(script, "MAX_SCRIPT_LINES", 10)

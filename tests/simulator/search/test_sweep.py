@@ -54,14 +54,14 @@ def test_every_combination_is_a_variant_and_the_scripts_own_checks_count(script,
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_does_not_launch_or_ends_badly_is_reported(script):
+def test_variant_without_launch_or_with_an_error_is_reported(script):
     found = {each.name: each.problem for each in sweep([script], [read_axis("COLUMNS=1,2,100,None")])}
     assert found["COLUMNS=1"] == "one column is too few" and found["COLUMNS=2"] == "no kernel was launched"
     assert "OutOfBoundsError" in found["COLUMNS=100"] and found["COLUMNS=None"].startswith("TypeError")
 
 
 @pytest.mark.parametrize("text", ["COLUMNS", "COLUMNS=", "COLUMNS= ", "8=1", "COLUMNS=1)+(2", "COLUMNS=1 2", "A.b=1"])
-def test_what_is_no_sweep_is_one_line(text):
+def test_invalid_sweep_is_refused_in_one_line(text):
     with pytest.raises(NkiValidationError, match="is not a sweep; expected NAME=VALUE,VALUE"):
         read_axis(text)
 

@@ -118,7 +118,7 @@ def test_values_are_rounded_when_they_are_written(dtype, kept):
 
 
 @pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16, nl.int32])
-def test_what_is_computed_is_written(dtype):
+def test_computed_values_are_written(dtype):
     """At once if possible, even if the computation reads the destination."""
     with on():
         values = np.array([[1.5, 2.5, -3.5]], np.float32)
@@ -133,7 +133,7 @@ def test_what_is_computed_is_written(dtype):
         assert shifted.values.tolist() == [[0, 0, 2, 4]]
 
 
-def test_what_nki_shows_of_a_tensor():
+def test_attributes_of_a_strided_tensor():
     with on():
         tensor = nl.ndarray((4, 2, 8), nl.bfloat16, nl.sbuf, name="x")
         assert (tensor.dtype, tensor.buffer, tensor.name, tensor.ndim) == ("bfloat16", nl.sbuf, "x", 3)

@@ -47,7 +47,7 @@ def test_a_buffer_may_fill_all_that_is_left() -> None:
     assert waiting([])[0].sbuf_peak == 0 and waiting([], placed=20)[0].sbuf_peak == 20
 
 
-def test_what_comes_free_first_is_taken_first() -> None:
+def test_buffer_that_is_freed_first_is_reused_first() -> None:
     buffers, versions = waiting([50, 50, 40, 60])
     assert given_at(buffers, 0.0) == [0, 10]
     free(buffers, versions[0], 9.0)
@@ -112,7 +112,7 @@ def test_a_program_that_stands_still_puts_two_tiles_into_the_emptiest_bank() -> 
     assert buffers.give(5.0) == [] and buffers.next_release == math.inf
 
 
-def test_what_shared_a_bank_leaves_it_to_the_next_when_both_are_gone() -> None:
+def test_shared_bank_is_free_when_both_tiles_are() -> None:
     buffers, versions = waiting([BANK // 2] * 9 + [BANK], psum=True)
     buffers.give(0.0)
     assert buffers.force(0.0) == 80

@@ -16,7 +16,7 @@ from trninfer.simulator.timing.capacity import Banks
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum])
-def test_what_is_alive_counts_and_is_named(target, buffer):
+def test_live_tiles_are_counted_and_named(target, buffer):
     found = find_target(target)
     whole = found.usable_sbuf_bytes if buffer is nl.sbuf else found.psum_bytes
 

@@ -45,7 +45,7 @@ def test_an_instruction_counts_in_each_window_that_it_reaches_into() -> None:
     assert [pe.warm(time) for time in (100, 200, 300, 400, 500)] == [False, True, True, True, False]
 
 
-def test_what_is_carried_over_is_the_share_of_the_rows() -> None:
+def test_utilization_is_the_share_of_rows() -> None:
     pe = clock()
     pe.work(50, 250, 0.4)  # 20, 40 and 40
     assert [pe.warm(time) for time in (100, 200, 300)] == [False] * 3

@@ -48,13 +48,13 @@ def test_reads_wait_for_the_write_and_writes_for_both(region: Any) -> None:
     assert edges(program) == {(0, 1, RAW), (0, 2, RAW), (1, 3, WAR), (2, 3, WAR), (0, 3, WAW), (3, 4, RAW)}
 
 
-def test_who_reads_what_it_overwrites_waits_for_the_write_once() -> None:
+def test_instruction_that_overwrites_its_operand_waits_for_the_write_once() -> None:
     tile = part(tensor())
     program = program_of(("vector", tile, None), ("scalar", None, tile), ("vector", tile, tile))
     assert edges(program) == {(0, 1, RAW), (0, 2, RAW), (1, 2, WAR)}
 
 
-def test_what_nobody_wrote_is_waited_for_by_nobody() -> None:
+def test_unwritten_memory_causes_no_dependency() -> None:
     tile, other = part(tensor()), part(tensor())
     assert edges(program_of(("vector", other, tile), ("scalar", tile, None), ("vector", tile, None))) == {(1, 2, WAW)}
 

@@ -142,7 +142,7 @@ def several(table, column, row):
     return out
 
 
-def test_who_makes_descriptors_that_a_kernel_leaves_open() -> None:
+def test_method_of_descriptor_generation_if_a_kernel_specifies_none() -> None:
     def makers(dtype, target="trn2", dge=True):
         shapes = (128, 1024), (128, 1), (1, 64)
         arguments = [TensorSpec(shape, dtype) for shape in shapes]

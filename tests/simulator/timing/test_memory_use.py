@@ -63,7 +63,7 @@ def test_psum_and_sbuf_are_apart() -> None:
     assert use_of(*steps).points == ((0, 100), (20, 0))
 
 
-def test_what_is_not_touched_around_the_peak_is_idle() -> None:
+def test_tile_without_access_near_the_peak_is_idle() -> None:
     """The first tile is written until 10 and read from 90 on; the peak begins at 50, when the second is written."""
     a, b = tensor(row_bytes=100), tensor(row_bytes=40)
     use = use_of(((0, 10), a, None), ((50, 60), b, None), ((90, 95), None, a), ((95, 99), None, b))

@@ -41,7 +41,7 @@ def test_both_start_what_they_meet_at_when_the_later_one_can() -> None:
     assert (mirrored[1].start, mirrored[0].start) == (first.start, second.start)
 
 
-def test_who_waits_at_one_meeting_is_late_for_the_next() -> None:
+def test_core_that_waits_at_a_barrier_reaches_the_next_one_later() -> None:
     """Core 1 is late for the first meeting; core 0 takes longer until the second, core 1 until the third."""
     programs = chain(10, 500, 10, 10), chain(300, 10, 10, 700, 10)
     first, second = pair_schedule(programs, [(1, 1), (2, 2), (3, 4)], TRN2, M)

@@ -54,7 +54,7 @@ def test_no_engine_runs_two_instructions_at_once(steps: Any, widths: Any, target
 
 @settings(max_examples=60)
 @given(all_steps, small | large, targets)
-def test_nothing_is_read_before_it_is_written(steps: Any, widths: Any, target: str) -> None:
+def test_reads_follow_writes(steps: Any, widths: Any, target: str) -> None:
     run = walk(steps, widths, target)
     times = run.prediction.schedule
     for index, instruction in enumerate(run.program):
@@ -67,7 +67,7 @@ def test_nothing_is_read_before_it_is_written(steps: Any, widths: Any, target: s
 
 @settings(max_examples=60)
 @given(all_steps, small | large, targets)
-def test_nothing_is_overwritten_in_hbm_before_it_is_read(steps: Any, widths: Any, target: str) -> None:
+def test_overwrites_in_hbm_follow_reads(steps: Any, widths: Any, target: str) -> None:
     run = walk(steps, widths, target)
     times = run.prediction.schedule
     for index, instruction in enumerate(run.program):

@@ -22,7 +22,7 @@ TABLE = TensorSpec((64, 128, 512), "bfloat16")
 INDEX = TensorSpec((1, 8), "int32")
 
 
-def test_what_waits_for_nothing_starts_at_once():
+def test_independent_instruction_starts_immediately():
     """Instructions of four engines that need no buffer; each engine runs them in order."""
     program, out = Listing(), tensor(MemoryRegion.shared_hbm)
     for unit in ("tensor", "vector", "scalar", "gpsimd", "vector"):
@@ -360,7 +360,7 @@ def test_a_hand_over_takes_what_profiles_show():
         assert min(measured) <= consumer.start_ns - producer.done_ns <= max(measured), consumer.engine
 
 
-def test_who_overwrites_waits_until_the_reader_has_told():
+def test_write_waits_for_the_semaphore_of_the_reader():
     """A write after a read waits for the end of the reading instruction, as for any other result."""
     run = simulator.run(handed_over, TensorSpec((128, 128), "float32"), functional=False)
     reader = [e for e in run.timeline if e.op == "activation"][-1]

@@ -103,7 +103,7 @@ def test_a_load_of_short_elements_knows_how_far_apart_they_lie() -> None:
     assert moved(new((128, 1)), new((128, 1))).span == 0
 
 
-def test_who_makes_the_descriptors_is_kept() -> None:
+def test_method_of_descriptor_generation_is_kept() -> None:
     made = moved(new((4, 4)), hbm((4, 4)), dge=True, software=True, dynamic=True)
     assert (made.dge, made.software, made.dynamic, made.transpose) == (True, True, True, False)
 
@@ -152,7 +152,7 @@ def in_phases(a: Any, returns: bool) -> Any:
     ("returns", "made"),
     [(True, [True] * 4), (False, [True, False, False, True])],
 )
-def test_what_a_kernel_does_not_return_is_scratch(returns: bool, made: list[bool]) -> None:
+def test_tensor_that_is_not_returned_is_scratch(returns: bool, made: list[bool]) -> None:
     run = simulator.run(in_phases, np.ones((128, 64), np.float32), returns=returns)
     moved = [instruction.dma for instruction in run.program if instruction.dma is not None]
     assert [transfer.software for transfer in moved] == made and all(transfer.dge for transfer in moved)

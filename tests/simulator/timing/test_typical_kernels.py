@@ -105,7 +105,7 @@ def test_faster_parts_never_make_a_kernel_slower(name: str) -> None:
         assert timed(name, 4, "trn2", constants=better).latency_us <= 1.1 * usual
 
 
-def test_what_a_target_cannot_do_is_said() -> None:
+def test_unsupported_operations_of_a_target_are_reported() -> None:
     for name, target in BEYOND:
         with pytest.raises(NkiValidationError, match="requires NeuronCore-v3"):
             timed(name, 1, target)

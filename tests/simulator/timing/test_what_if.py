@@ -87,7 +87,7 @@ def test_a_resource_with_all_of_the_time_saves_half() -> None:
     ("resource", "times", "told"),
     [("dma", 2.0, "must be one of launch"), ("tensor", 0.0, "positive"), ("tensor", math.nan, "positive")],
 )
-def test_what_is_no_resource_or_factor_is_refused(resource: str, times: float, told: str) -> None:
+def test_unknown_resource_or_invalid_factor_is_refused(resource: str, times: float, told: str) -> None:
     run = simulator.run(lambda a: a, simulator.TensorSpec((2, 2), "float32"), functional=False)
     with pytest.raises(simulator.NkiValidationError, match=told):
         run.what_if(resource, times)

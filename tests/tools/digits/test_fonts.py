@@ -19,7 +19,7 @@ def test_no_font_is_on_both_sides() -> None:
     assert len(DEBIAN_PACKAGES) == len(set(DEBIAN_PACKAGES))
 
 
-def test_what_find_fonts_says_of_missing_fonts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_fonts_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(fonts, "FONT_DIRECTORY", tmp_path)
     with pytest.raises(FileNotFoundError, match="fonts not installed: Lato; on Debian 12: apt install"):
         fonts.find_fonts({"Lato": "truetype/lato/*.ttf"})

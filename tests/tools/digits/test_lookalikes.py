@@ -37,7 +37,7 @@ def test_the_table_repeats_nothing_that_is_left_out_already() -> None:
         assert unicodedata.category(character)[0] in "LPSMC", character
 
 
-def test_what_coincides_with_a_digit_looks_like_one(look: Lookalikes) -> None:
+def test_character_with_the_outline_of_a_digit_is_a_lookalike(look: Lookalikes) -> None:
     for text in "07":
         assert look(font_ink(text, PILLOW_DEFAULT))
     zero = font_ink(0, PILLOW_DEFAULT)

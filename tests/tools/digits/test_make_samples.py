@@ -58,7 +58,7 @@ def test_each_is_named_by_its_digit_and_has_ink(made: Made) -> None:
         assert max(bands) > 100, name
 
 
-def test_those_of_several_digits_have_a_folder_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_of_several_digits_are_in_a_separate_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch)
     files = {path.name: path for path in (SAMPLES_DIRECTORY / "several-digits").iterdir()}
     made = make_several()
@@ -68,7 +68,7 @@ def test_those_of_several_digits_have_a_folder_of_their_own(monkeypatch: pytest.
             assert (sample.size, sample.mode) == (picture.size, picture.mode), name
 
 
-def test_they_come_again_pixel_by_pixel(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_are_reproducible(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch)
     for name, (picture, _) in make_pictures().items():
         np.testing.assert_array_equal(np.asarray(picture), np.asarray(made[name][0]), err_msg=name)
@@ -79,7 +79,7 @@ def test_the_photo_is_turned_as_its_camera_was(made: Made) -> None:
     assert picture.size == (600, 800) and options["exif"][0x0112] == 6
 
 
-def test_what_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_samples_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stand_in(monkeypatch)
     monkeypatch.setattr(make_samples, "make_pictures", lambda: {"1-x.png": (Image.new("L", (9, 9), 7), {})})
     monkeypatch.setattr(sys, "argv", ["make_samples", str(tmp_path / "new")])

@@ -59,7 +59,7 @@ def test_a_glyph_is_ink_in_the_middle(glyphs: Glyphs, kind: str) -> None:
         assert 14 <= max(np.ptp(rows), np.ptp(columns)) < 32
 
 
-def test_what_is_made_up_is_like_no_digit(glyphs: Glyphs) -> None:
+def test_invented_characters_differ_from_digits(glyphs: Glyphs) -> None:
     with pytest.raises(ValueError, match="like a digit"):
         render_glyphs._none(font_ink(7, PILLOW_DEFAULT))
     strokes = fit_ink(draw_strokes(np.random.default_rng(0)))

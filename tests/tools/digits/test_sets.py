@@ -51,7 +51,7 @@ def answers(classes: list[int], labels: list[int], refused: int = 0) -> Answers:
     return Answers(9 * np.eye(NONE + 1, dtype=np.float32)[classes], np.array(labels, np.int32), refused)
 
 
-def test_what_is_scored_on_what(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sets_of_each_score(capsys: pytest.CaptureFixture[str]) -> None:
     given = {
         sets.SCORED_ON_DIGITS: answers([1, 2, 2], [1, 2, 3]),
         sets.SCORED_ON_FONTS: answers([NONE, 4], [5, 4], refused=1),

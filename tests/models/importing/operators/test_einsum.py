@@ -64,7 +64,7 @@ def test_weights_that_come_first(tmp_path: Path) -> None:
         ("bchw->bc", None, "it must be a product of data and one weight"),
     ],
 )
-def test_what_is_no_such_product_is_refused(equation: str, weight: tuple[int, ...] | None, says: str, tmp_path: Path):
+def test_unsupported_einsum_is_refused(equation: str, weight: tuple[int, ...] | None, says: str, tmp_path: Path):
     chain = Chain(3, 8, 8)
     chain.add("Einsum", *([chain.weight(*weight)] if weight else []), equation=equation)
     with pytest.raises(ModelError, match=rf"node 'n0' \(Einsum\): .*{says}"):

@@ -213,7 +213,7 @@ def test_axes_of_one_are_repeated(op: str, tmp_path: Path) -> None:
     ends(chain, 60, tmp_path)
 
 
-def test_what_is_repeated_anyway_is_not_repeated_first(tmp_path: Path) -> None:
+def test_repetition_before_a_broadcast_is_omitted(tmp_path: Path) -> None:
     """x * gate.expand_as(x)."""
     chain = Chain(4, 9, 8)
     x = chain.value

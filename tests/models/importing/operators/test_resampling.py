@@ -108,7 +108,7 @@ def test_depth_to_space_and_back(mode: str, tmp_path: Path) -> None:
         (lambda c: c.add("SpaceToDepth", blocksize=3), "cannot rearrange blocks of 3x3 pixels of"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_is_refused(add, says: str, tmp_path: Path) -> None:
+def test_unsupported_resampling_is_refused(add, says: str, tmp_path: Path) -> None:
     chain = Chain(2, 4, 4)
     add(chain)
     with pytest.raises(ModelError, match=says) as error:

@@ -102,7 +102,7 @@ def test_a_transposed_convolution_of_sound(tmp_path: Path) -> None:
         (lambda c: c.add("ConvTranspose", c.weight(2, 3, 2, 2), strides=[2000, 1]), "at most 1024"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_is_refused(add, says: str, tmp_path: Path) -> None:
+def test_unsupported_transposed_convolution_is_refused(add, says: str, tmp_path: Path) -> None:
     chain = Chain(2, 4, 4)
     add(chain)
     with pytest.raises(ModelError, match=says) as error:

@@ -102,7 +102,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("line", BROKEN, ids=lambda line: line.splitlines()[0])
-def test_what_is_wrong_and_what_to_do(line):
+def test_wrong_calls_are_reported_with_a_remedy(line):
     rule, message = BROKEN[line]
     ((got, text),) = found(line)
     assert got == rule and text.startswith(message)
@@ -123,7 +123,7 @@ def test_what_is_wrong_and_what_to_do(line):
         "x: nl.nothing = 1",
     ],
 )
-def test_what_is_right(line):
+def test_correct_calls_have_no_findings(line):
     assert found(line) == []
 
 
@@ -181,7 +181,7 @@ def test_outputs_are_in_shared_hbm(body, messages):
         ("return", True),
     ],
 )
-def test_what_is_written_to_a_tensor_that_is_not_returned_is_lost(write, is_lost):
+def test_writes_to_a_tensor_that_is_not_returned_are_reported(write, is_lost):
     made = "o = nl.zeros((4, 4), nl.int8, buffer=nl.shared_hbm)"
     expected = [("lost-output", f"{made}: the kernel returns nothing, so the values that it writes there are lost")]
     assert outputs(f"{made}\n{write}") == expected * is_lost

@@ -36,7 +36,7 @@ def test_a_cell_is_python_and_comes_back_as_it_was(source):
     assert found.split(found.text) == {1: "x = 0", 2: source, 3: "y = 1"}
 
 
-def test_what_is_within_a_statement_is_no_magic():
+def test_percent_within_a_statement_is_not_a_magic():
     assert "% 3" in cells("print('%d'\n      % 3)").text
     assert "% 3" in cells("x = 4 \\\n% 3").text
 

@@ -73,7 +73,7 @@ def test_a_kernel_that_another_one_calls_may_return_an_on_chip_tensor():
     assert check_source(text) == []
 
 
-def test_what_the_host_calls_is_an_output():
+def test_kernel_called_by_the_host_must_return_outputs():
     text = HEADER + "@nki.jit\ndef kernel(a):\n    return nl.ndarray(a.shape, a.dtype)\n\ndef main(a):\n    kernel(a)\n"
     assert [finding.rule for finding in check_source(text)] == ["output-buffer"]
 
@@ -91,7 +91,7 @@ def test_the_report_names_the_kernels():
     assert "matmul_tiled" in examine_file(path).kernels
 
 
-def test_nothing_is_run(tmp_path):
+def test_checked_file_is_not_executed(tmp_path):
     trace = tmp_path / "ran"
     write_files(tmp_path, helpers=f"open({str(trace)!r}, 'w')\ndef f(a):\n    return a\n")
     write_files(tmp_path, kernels="import nki, helpers\n\n@nki.jit\ndef kernel(a):\n    return helpers.f(a)\n")

@@ -57,7 +57,7 @@ def test_dead_code_is_not_checked(lines):
     assert rules(lines) == []
 
 
-def test_what_stands_behind_a_return_is_not_checked():
+def test_code_after_a_return_is_not_checked():
     assert rules(after=TOO_LARGE) == [] and rules(TOO_LARGE) == ["tile-size"]
 
 

@@ -27,7 +27,7 @@ def test_findings_name_the_cell(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": [{}]}', '{"cells": 4}'])
-def test_what_is_no_notebook(tmp_path, text):
+def test_invalid_notebook_is_refused(tmp_path, text):
     path = tmp_path / "kernels.ipynb"
     path.write_text(text)
     with pytest.raises(SourceError, match=r"kernels\.ipynb: not a Jupyter notebook"):

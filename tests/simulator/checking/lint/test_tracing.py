@@ -73,7 +73,7 @@ def test_conditions_on_values_that_are_known(line):
     assert found(line) == []
 
 
-def test_what_is_read_while_tracing():
+def test_values_read_while_tracing():
     lines = {
         "x = time.time()": "time.time",
         "x = random.random()": "random.random",
