@@ -75,6 +75,9 @@ class BoxHead:
     """Width and height, in pixels, of the priors of a cell, flattened, grid by grid."""
     prior_counts: tuple[int, ...] = ()
     """Number of priors per cell of each grid."""
+    at_corners: bool = False
+    """True if priors are at the upper left corners of cells instead of their centres, and the side of a cell is that of
+    the image divided by the number of cells, rounded down, as in torchvision's RetinaNet."""
     variances: tuple[float, ...] = (0.1, 0.2)
     """Variances of the centres and of the sizes."""
     scores_from: str = ""
@@ -129,6 +132,8 @@ class BoxHead:
             raise ModelError(
                 f"boxes: priors contains {len(self.priors)} numbers; expected a positive width and height for each"
             )
+        if self.at_corners and self.code != "priors":
+            raise ModelError("boxes: at_corners requires the code priors")
         if len(self.variances) != 2 or not all(0 < variance <= 100 for variance in self.variances):
             raise ModelError("boxes: variances must be two positive numbers, for centres and for sizes")
 
@@ -185,14 +190,19 @@ class BoxHead:
         """
         origins, sizes, first = [], [], 0
         for stride, count in zip(self.strides, self.prior_counts or (1,) * len(self.strides)):
-            rows, columns = np.indices((math.ceil(height / stride), math.ceil(width / stride)), np.float32)
+            counts = math.ceil(height / stride), math.ceil(width / stride)
+            rows, columns = np.indices(counts, np.float32)
             cells = np.stack([columns.ravel(), rows.ravel()], axis=1)
-            if self.code == "priors":
+            steps = np.float32(stride)
+            if self.at_corners:
+                steps = np.array((width // counts[1], height // counts[0]), np.float32)
+            elif self.code == "priors":
                 cells += np.float32(0.5)
+            if self.code == "priors":
                 sides = np.array(self.priors[2 * first : 2 * (first + count)], np.float32).reshape(count, 2)
             else:
                 sides = np.full((1, 2), stride, np.float32)
-            origins.append(np.repeat(cells * np.float32(stride), count, axis=0))
+            origins.append(np.repeat(cells * steps, count, axis=0))
             sizes.append(np.tile(sides, (len(cells), 1)))
             first += count
         return np.concatenate(origins), np.concatenate(sizes)

@@ -21,6 +21,7 @@ MAX_CHOSEN = 1000  # maximum number of boxes that an end-to-end network may sele
 GRIDS = ((8, 16, 32), (8, 16, 32, 64))  # strides of the YOLO grids, in pixels
 BOXES_PER_CELL = (1, 3)  # of YOLO networks without and with priors
 _YOLO_APART = BoxSpec({**BOX_KINDS["ssd"].fields, "unit": "pixels", "background": False}, name="yolo")
+_OFFSETS, _LOGITS = "bbox_regression", "cls_logits"  # names of the outputs of torchvision's heads
 _BOXES = ("box", "loc", "reg")  # parts of the names of outputs that contain boxes
 
 
@@ -53,7 +54,7 @@ def find_head(
     """
     if spec is not None:
         return _as_boxes(outputs, spec, size, labels)
-    for guess in (_grids, _with_parts, _queries, _apart, _chosen):
+    for guess in (_grids, _with_parts, _queries, _heads, _apart, _chosen):
         found = guess(outputs, size, labels)
         if found is not None:
             kind = found.kind
@@ -246,6 +247,18 @@ def _queries(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int 
     if boxes is None or scores is None or boxes[1] != 4 or boxes[0] != scores[0]:
         return None
     return Guess(BOX_KINDS["rtdetr" if labels == scores[1] else "detr"])
+
+
+def _heads(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
+    """Recognise the heads of torchvision's SSD300 and RetinaNet by the names of their outputs and their number of
+    priors. Other networks have as many, but different priors."""
+    shapes = {built.name: built.shape for built in outputs}
+    offsets, logits = shapes.get(_OFFSETS, ()), shapes.get(_LOGITS, ())
+    for kind in (BOX_KINDS["ssd300"], BOX_KINDS["retinanet"]):
+        count = BoxHead(1, **kind.fields).box_count(*size)
+        if offsets == (count, 4) and len(logits) == 2 and logits[0] == count and len(outputs) == 2:
+            return Guess(kind)
+    return None
 
 
 def _chosen(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +30,33 @@ _RETINAFACE = PreprocessingOptions(
 _DETR = dataclasses.replace(_SQUASHED, mean=IMAGENET_MEAN, std=IMAGENET_STD)
 _QUERIES = {"layout": "rows", "code": "centre", "unit": "fraction", "suppress": False}
 _ULTRAFACE = dataclasses.replace(_SQUASHED, input_range=(0.0, 255.0), mean=(127.0,), std=(128.0,))
+_SSD300 = dataclasses.replace(_SQUASHED, mean=(0.48235, 0.45882, 0.40784), std=(1 / 255,))
+_RETINANET = dataclasses.replace(LETTERBOX, mean=IMAGENET_MEAN, std=IMAGENET_STD, pad_colour=116, pad_place="corner")
+
+
+def _ssd300_priors() -> dict[str, Any]:
+    """Return the priors of SSD300 as fields of `BoxHead`: in each cell, two squares and boxes of other aspect
+    ratios."""
+    scales = (0.07, 0.15, 0.33, 0.51, 0.69, 0.87, 1.05)
+    ratios = ((2,), (2, 3), (2, 3), (2, 3), (2,), (2,))
+    priors: list[float] = []
+    for scale, larger, others in zip(scales, scales[1:], ratios):
+        sides = [(scale, scale), (math.sqrt(scale * larger),) * 2]
+        for ratio in map(math.sqrt, others):
+            sides += [(scale * ratio, scale / ratio), (scale / ratio, scale * ratio)]
+        priors += [300 * min(1.0, side) for pair in sides for side in pair]
+    counts = tuple(2 + 2 * len(others) for others in ratios)
+    return {"strides": (8, 16, 32, 64, 100, 300), "priors": tuple(priors), "prior_counts": counts}
+
+
+def _retinanet_priors() -> dict[str, Any]:
+    """Return the priors of torchvision's RetinaNet as fields of `BoxHead`: three aspect ratios of three sizes in each
+    cell, with whole numbers of pixels to each side of the centre."""
+    priors = []
+    for size, ratio, octave in itertools.product((32, 64, 128, 256, 512), (0.5, 1.0, 2.0), (0, 1, 2)):
+        side, root = int(size * 2 ** (octave / 3)), math.sqrt(ratio)
+        priors += [2.0 * round(side / root / 2), 2.0 * round(side * root / 2)]
+    return {"strides": (8, 16, 32, 64, 128), "priors": tuple(priors), "prior_counts": (9,) * 5}
 
 
 @dataclass(frozen=True)
@@ -69,6 +98,23 @@ BOX_KINDS = {
         },
         _RETINAFACE,
         name="retinaface",
+    ),
+    "ssd300": BoxSpec(
+        {"layout": "rows", "code": "priors", "scores": "softmax", "background": True, **_ssd300_priors()},
+        _SSD300,
+        name="ssd300",
+    ),
+    "retinanet": BoxSpec(
+        {
+            "layout": "rows",
+            "code": "priors",
+            "scores": "logits",
+            "at_corners": True,
+            "variances": (1.0, 1.0),
+            **_retinanet_priors(),
+        },
+        _RETINANET,
+        name="retinanet",
     ),
 }
 

@@ -45,8 +45,10 @@ def fit_to_values(
         if 0 <= numbers.min() <= numbers.max() <= 1:  # logarithms of sizes would include negative numbers
             return None
         head = _decoded(head, numbers)
+    head = _without_priors(head, numbers)
+    scores = dict(outputs).get(head.scores_from)
     if head.code not in ("corners", "centre") or head.ended:
-        return head
+        return head if scores is None or head.code != "priors" else _with_kind_of(head, scores)
     if head.code == "corners" and _share_in_order(numbers) < LEAST_ORDERED:
         return None
     is_fraction = float(np.median(np.abs(numbers))) < LARGEST_FRACTION
@@ -55,7 +57,6 @@ def fit_to_values(
         head = dataclasses.replace(head, code="corners")
     if head.suppress and not _follow_cells(numbers, head.code, size):  # otherwise, a row is a query, not a cell
         return None
-    scores = dict(outputs).get(head.scores_from)
     return head if scores is None else _with_kind_of(head, scores)
 
 
@@ -99,6 +100,14 @@ def _decoded(head: BoxHead, boxes: np.ndarray) -> BoxHead:
     if np.median(np.abs(boxes[:, :2])) < LARGEST_OFFSET or (boxes[:, 2:] <= 0).any():
         return head
     return dataclasses.replace(head, code="centre", unit="pixels", strides=())
+
+
+def _without_priors(head: BoxHead, boxes: np.ndarray) -> BoxHead:
+    """Return a head that reads corners in pixels if the file already adds the offsets to the priors."""
+    if head.code != "priors" or _share_in_order(boxes) < LEAST_ORDERED:
+        return head
+    plain = {"strides": (), "priors": (), "prior_counts": (), "at_corners": False}
+    return dataclasses.replace(head, code="corners", unit="pixels", **plain)  # type: ignore[arg-type]
 
 
 def with_code(output: Output, shape: Shape, values: np.ndarray | None) -> Output:

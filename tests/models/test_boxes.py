@@ -1,8 +1,10 @@
 """Heads of detectors: valid and invalid descriptions."""
 
+import numpy as np
 import pytest
 from trninfer.models.boxes import BoxHead
 from trninfer.models.errors import ModelError
+from trninfer.models.importing.box_spec import BOX_KINDS
 
 
 def test_a_row_has_its_numbers_in_one_order():
@@ -32,6 +34,22 @@ def test_grids_count_their_boxes():
     assert (origins[-1].tolist(), sizes[-1].tolist()) == ([96, 96], [64, 64])
 
 
+def test_priors_of_torchvision():
+    """Numbers printed by the anchor generators of torchvision 0.29 for an image of 300x300, and one of 97x97."""
+    origins, sizes = BoxHead(1, **BOX_KINDS["ssd300"].fields).grid(300, 300)
+    first = np.concatenate([origins - sizes / 2, origins + sizes / 2], axis=1)[:4]
+    assert len(origins) == 8732 and first == pytest.approx(
+        np.array([[-6.5, -6.5, 14.5, 14.5], [-11.3704, -11.3704, 19.3704, 19.3704],
+                  [-10.8492, -3.4246, 18.8492, 11.4246], [-3.4246, -10.8492, 11.4246, 18.8492]]), abs=1e-3,
+    )  # fmt: skip
+    assert sizes.max() == 300  # clipped to the image
+    origins, sizes = BoxHead(1, **BOX_KINDS["retinanet"].fields).grid(97, 97)
+    assert sizes[:9].tolist() == [
+        [46, 22], [56, 28], [70, 36], [32, 32], [40, 40], [50, 50], [22, 46], [28, 56], [36, 70]
+    ]  # fmt: skip
+    assert origins[[0, 9, 9 * 13]].tolist() == [[0, 0], [7, 0], [0, 7]]  # 97 pixels for 13 cells
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -45,6 +63,7 @@ def test_grids_count_their_boxes():
         ({"code": "priors", "strides": (8,), "prior_counts": (1,), "priors": (8.0,)}, "priors contains 1 numbers"),
         ({"objectness": True, "background": True}, "objectness requires"),
         ({"ended": True}, "rows that are already selected"),
+        ({"at_corners": True}, "at_corners requires the code priors"),
         ({"variances": (0.1,)}, "variances must be two positive numbers"),
     ],
 )

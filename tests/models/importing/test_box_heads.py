@@ -142,3 +142,17 @@ def test_what_is_said_must_fit():
         kind_and_head([("out", (9, 50))], (64, 64), "yolov8,classes=2")
     with pytest.raises(ModelError, match=r"no output can be read as boxes; the outputs are out \[10\]"):
         kind_and_head([("out", (10,))], (64, 64), "yolov8")
+
+
+def test_heads_of_torchvision_are_recognised_by_their_names_and_priors():
+    """Other networks, such as SSD300 trained on VOC and EfficientDet, have as many, but different priors."""
+    for kind, size, count, classes in (("ssd300", (300, 300), 8732, 20), ("retinanet", (97, 128), 2565, 21)):
+        heads = built(("bbox_regression", (count, 4)), ("cls_logits", (count, 21)))
+        found = find_head(heads, size, None, None)
+        assert found is not None and found.spec.name == kind
+        head = found.outputs[0].output.boxes
+        assert head is not None and (head.classes, head.scores_from) == (classes, "cls_logits")
+        found = find_head(built(("loc", (count, 4)), ("conf", (count, 21))), size, None, None)
+        assert found is None or found.spec.name == "ssd"
+        found = find_head(heads, (size[0] + 8, size[1]), None, None)
+        assert found is None or found.spec.name == "ssd"
