@@ -29,7 +29,7 @@ from ..tiling.packing import tile_sizes
 from ..tiling.tiles import PARTITIONS, Tile, even_tiles, reshaped, sbuf_tile
 from .value import copy_down
 
-GPSIMD_TURN = 3  # GpSimd computes one in this many products; the Vector Engine, which also sums them, the others
+GPSIMD_TURN = 2  # GpSimd computes one in this many products; the Vector Engine, which also sums them, the others
 SUMMED_TOGETHER = 2  # images of any tiles that one instruction sums; with more, the activation would start later
 
 
