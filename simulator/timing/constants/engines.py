@@ -5,6 +5,7 @@ from __future__ import annotations
 from .entry import (
     CYCLES_OF_TRN2,
     Row,
+    as_on_trn2,
     cycles,
     documented,
     everywhere,
@@ -37,9 +38,8 @@ ENGINES: dict[str, Row] = {
     "wide_stride": everywhere(
         documented(16, "B", "minimum stride at which a memory provides half its bandwidth to an engine (A1)")
     ),
-    "matmul_gap_ns": same_on_trn3(
-        scaled(2.5, "ns", "trn2's; k33 agrees"),
-        measured(2.5, "ns", "gap between matmuls, in addition to their columns, rows i04 to i12"),
+    "matmul_gap_ns": as_on_trn2(
+        measured(2.5, "ns", "gap between matmuls, in addition to their columns, rows i04 to i12"), "trn2's; k33 agrees"
     ),
     "matmul_fill_ns": same_on_trn3(
         measured(
@@ -202,13 +202,11 @@ ENGINES: dict[str, Row] = {
         scaled(306, "cycles", CYCLES_OF_TRN2),
     ),
     "scalar_accumulator_cycles": everywhere(documented(64, "cycles", "interval of reading the accumulators, A1")),
-    "scalar_accumulator_fill_ns": same_on_trn3(scaled(279, "ns", "trn2's"), third_party(279, "ns")),
+    "scalar_accumulator_fill_ns": as_on_trn2(third_party(279, "ns")),
     "scalar_double_pace": only_trn3(
         documented(0.5, "cycles/element", "copies and tensor_scalar of 16-bit data (A3, Scalar Engine)")
     ),
-    "table_load_ns": same_on_trn3(
-        scaled(1283, "ns", "trn2's"), measured(1283, "ns", "load of a function's lookup table, row i25; V")
-    ),
+    "table_load_ns": as_on_trn2(measured(1283, "ns", "load of a function's lookup table, row i25; V")),
     # GpSimd Engine
     "gpsimd_gap_cycles": everywhere(documented(64, "cycles", "minimum interval of an instruction, nki.api.shared")),
     "gpsimd_fill_cycles": cycles(
@@ -221,5 +219,5 @@ ENGINES: dict[str, Row] = {
         documented(4, "cycles/element", "rate for the input of topk, in addition to one cycle for each result (ISA)")
     ),
     # Sequencers
-    "register_ns": same_on_trn3(scaled(68, "ns", "trn2's"), third_party(68, "ns", "a register move, in one profile")),
+    "register_ns": as_on_trn2(third_party(68, "ns", "a register move, in one profile")),
 }

@@ -50,6 +50,11 @@ def same_on_trn3(trn1: Constant, trn2: Constant) -> Row:
     return trn1, trn2, scaled(trn2.value, trn2.unit, _FROM_TRN2)
 
 
+def as_on_trn2(trn2: Constant, source: str = "trn2's") -> Row:
+    """Return the row of a constant that is known for trn2 and assumed to be the same on the other targets."""
+    return same_on_trn3(scaled(trn2.value, trn2.unit, source), trn2)
+
+
 def cycles(trn2: Constant) -> Row:
     """Return the row of a cycle count that is known for trn2 and assumed to be the same on the other targets."""
     return scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2), trn2, scaled(trn2.value, trn2.unit, CYCLES_OF_TRN2)

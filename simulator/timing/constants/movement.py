@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .entry import Row, documented, everywhere, fitted, measured, only_trn1, same_on_trn3, scaled
+from .entry import Row, as_on_trn2, documented, everywhere, fitted, measured, only_trn1, same_on_trn3, scaled
 
 # name: (trn1, trn2, trn3)
 MOVEMENT: dict[str, Row] = {
@@ -16,18 +16,16 @@ MOVEMENT: dict[str, Row] = {
         fitted(15_000, "ns", "part of a profile's total_time before the kernel's first instruction", "k25", "k26"),
         measured(13_330, "ns", "part of a profile's total_time before the kernel's first instruction (41 profiles)"),
     ),
-    "launch_after_ns": same_on_trn3(
-        scaled(1_750, "ns", "trn2's"),
-        measured(1_750, "ns", "part of a profile's total_time after the kernel's last instruction (41 profiles)"),
+    "launch_after_ns": as_on_trn2(
+        measured(1_750, "ns", "part of a profile's total_time after the kernel's last instruction (41 profiles)")
     ),
-    "lookahead": same_on_trn3(
-        scaled(32, "instructions", "trn2's"),
+    "lookahead": as_on_trn2(
         fitted(
             32,
             "instructions",
             "number of instructions, from the first waiting one of an engine, among which the compiler reorders",
             *(f"o{row}" for row in range(12, 18)),
-        ),
+        )
     ),
     "tile_renaming": everywhere(
         documented(
@@ -37,9 +35,9 @@ MOVEMENT: dict[str, Row] = {
             "requests it (nki.compiler.CompileConfig, non_ssa_legalization)",
         )
     ),
-    "loads_by_use": same_on_trn3(
-        scaled(1, "", "trn2's, because the compiler determines the order"),
+    "loads_by_use": as_on_trn2(
         fitted(1, "", "1: loads are issued in order of first use; 0: in the kernel's order", "o24", "o44", "o45"),
+        "trn2's, because the compiler determines the order",
     ),
     # Control: for each engine, the delay from a result to the start of an instruction that waits for it.
     "hop_tensor_ns": same_on_trn3(
@@ -62,16 +60,9 @@ MOVEMENT: dict[str, Row] = {
         measured(30, "ns", "semaphore from engine to engine, PG fig. 16"),
         measured(28, "ns", "semaphore to the engine that triggers a DMA: hops.csv, 26 to 31"),
     ),
-    "landed_tensor_ns": same_on_trn3(
-        scaled(35, "ns", "trn2's"), measured(35, "ns", "semaphore of a DMA to the Tensor Engine: hops.csv, 28 to 42")
-    ),
-    "landed_ns": same_on_trn3(
-        scaled(23, "ns", "trn2's"), measured(23, "ns", "semaphore of a DMA to any other engine: hops.csv, 22.5 to 24")
-    ),
-    "landed_dma_ns": same_on_trn3(
-        scaled(17, "ns", "trn2's"),
-        measured(17, "ns", "semaphore of a DMA to the trigger of another DMA: hops.csv"),
-    ),
+    "landed_tensor_ns": as_on_trn2(measured(35, "ns", "semaphore of a DMA to the Tensor Engine: hops.csv, 28 to 42")),
+    "landed_ns": as_on_trn2(measured(23, "ns", "semaphore of a DMA to any other engine: hops.csv, 22.5 to 24")),
+    "landed_dma_ns": as_on_trn2(measured(17, "ns", "semaphore of a DMA to the trigger of another DMA: hops.csv")),
     # DMA: generation of descriptors
     "descriptor_choice": same_on_trn3(
         documented(0, "", "NeuronCore-v2 has no hardware DGE (A2), so descriptors are prepared"),
@@ -95,29 +86,25 @@ MOVEMENT: dict[str, Row] = {
     "dge_ring_ns": same_on_trn3(
         documented(0, "ns/ring", "NeuronCore-v2 has no hardware DGE (A2)"),
         measured(
-            3.5,
-            "ns/ring",
-            "generation for each DMA engine involved: issue interval of 583 at 128 rows, minus dge_ns",
+            3.5, "ns/ring", "generation for each DMA engine involved: issue interval of 583 at 128 rows, minus dge_ns"
         ),
     ),
     "dge_descriptor_ns": same_on_trn3(
         documented(0, "ns/descriptor", "NeuronCore-v2 has no hardware DGE (A2)"),
         measured(0.37, "ns/descriptor", "generation, 521 ns for 128 and 568 for 256 descriptors (dma-latencies.csv)"),
     ),
-    "swdge_ns": same_on_trn3(
-        scaled(582, "ns", "trn2's"),
+    "swdge_ns": as_on_trn2(
         measured(
             582, "ns", "interval between DMAs whose descriptors GpSimd generates: 576 to 582 ns (dma-latencies.csv)"
-        ),
+        )
     ),
-    "swdge_lead_ns": same_on_trn3(
-        scaled(576, "ns", "trn2's"),
+    "swdge_lead_ns": as_on_trn2(
         measured(
             576,
             "ns",
             "time before that, which overlaps GpSimd's other work: 1,193 ns from a result to the trigger of the DMA "
             "that waits for it (hops.csv), minus 35 for the semaphore and 582 for the interval between two DMAs",
-        ),
+        )
     ),
     "swdge_descriptor_ns": (
         scaled(0, "ns/descriptor", "trn3's"),
@@ -129,36 +116,32 @@ MOVEMENT: dict[str, Row] = {
             "o38",
         ),
     ),
-    "swdge_element_ns": same_on_trn3(
-        scaled(12.7, "ns", "trn2's"),
+    "swdge_element_ns": as_on_trn2(
         measured(
             12.7,
             "ns",
             "time of an engine for each piece of a store with GpSimd's descriptors, in addition to its bytes: 256 B "
             "every 22.4 (1,504 pieces)",
-        ),
+        )
     ),
-    "swdge_gathered": same_on_trn3(
-        scaled(512, "B", "trn2's"),
+    "swdge_gathered": as_on_trn2(
         measured(
             512,
             "B",
             "minimum size at which GpSimd gathers the pieces of a store: 512 B in elements of 4,096 in six profiles, "
             "256 B in two of four",
-        ),
+        )
     ),
-    "address_load_ns": same_on_trn3(
-        scaled(290, "ns", "trn2's"),
-        measured(290, "ns", "time for GpSimd to read an address from SBUF (912 value_load instructions)"),
+    "address_load_ns": as_on_trn2(
+        measured(290, "ns", "time for GpSimd to read an address from SBUF (912 value_load instructions)")
     ),
-    "address_ns": same_on_trn3(
-        scaled(365, "ns", "trn2's"),
+    "address_ns": as_on_trn2(
         measured(
             365,
             "ns",
             "four register operations of 78 ns that compute the address, a trigger of 32 ns, and 21 ns until the "
             "descriptors of the previous DMA are written: each of 912 dynamic DMAs",
-        ),
+        )
     ),
     # DMA: latencies
     "load_first_byte_ns": same_on_trn3(
@@ -169,38 +152,32 @@ MOVEMENT: dict[str, Row] = {
         scaled(756, "ns", "trn2's static DMA"),
         measured(633, "ns", "from generated descriptors to the first byte of a store: 633 (GpSimd) to 666 (Scalar)"),
     ),
-    "load_first_byte_static_ns": same_on_trn3(
-        scaled(856, "ns", "trn2's; A1 states about 1,300 including the semaphore"),
+    "load_first_byte_static_ns": as_on_trn2(
         measured(856, "ns", "from the trigger of prepared descriptors to the first byte of a load (34 rings)"),
+        "trn2's; A1 states about 1,300 including the semaphore",
     ),
-    "store_first_byte_static_ns": same_on_trn3(
-        scaled(756, "ns", "trn2's"),
-        measured(756, "ns", "from the trigger of prepared descriptors to the first byte of a store (794 rings)"),
+    "store_first_byte_static_ns": as_on_trn2(
+        measured(756, "ns", "from the trigger of prepared descriptors to the first byte of a store (794 rings)")
     ),
-    "ring_static_ns": same_on_trn3(
-        scaled(14, "ns", "trn2's"),
+    "ring_static_ns": as_on_trn2(
         measured(
             14,
             "ns",
             "delay of each further engine, prepared descriptors: from first to last read, 186 to 240 ns longer than "
             "an engine is busy in 15 of 30 stores; the other stores were under load (dma-transfers.csv)",
-        ),
+        )
     ),
-    "ring_hardware_ns": same_on_trn3(
-        scaled(15.8, "ns", "trn2's"),
-        measured(15.8, "ns", "the same for hardware descriptors: 235 to 299 ns longer (loads of 128 rows of 512 B)"),
+    "ring_hardware_ns": as_on_trn2(
+        measured(15.8, "ns", "the same for hardware descriptors: 235 to 299 ns longer (loads of 128 rows of 512 B)")
     ),
-    "ring_software_ns": same_on_trn3(
-        scaled(26.5, "ns", "trn2's"),
-        measured(26.5, "ns", "the same for GpSimd's descriptors: 256 to 420 ns longer (10 stores)"),
+    "ring_software_ns": as_on_trn2(
+        measured(26.5, "ns", "the same for GpSimd's descriptors: 256 to 420 ns longer (10 stores)")
     ),
-    "load_landing_ns": same_on_trn3(
-        scaled(335, "ns", "trn2's"),
-        measured(335, "ns", "from the last data of a load to its semaphore: generated p50 335, prepared p10 325"),
+    "load_landing_ns": as_on_trn2(
+        measured(335, "ns", "from the last data of a load to its semaphore: generated p50 335, prepared p10 325")
     ),
-    "store_landing_ns": same_on_trn3(
-        scaled(355, "ns", "trn2's"),
-        measured(355, "ns", "from the last data of an isolated store to its semaphore; prepared p10 369"),
+    "store_landing_ns": as_on_trn2(
+        measured(355, "ns", "from the last data of an isolated store to its semaphore; prepared p10 369")
     ),
     "dma_peak": (
         documented(27.2, "B/ns", "rate of one engine, A1"),
@@ -212,18 +189,15 @@ MOVEMENT: dict[str, Row] = {
         documented(368, "B/ns", "total rate of the 16 engines, BW"),
         documented(528, "B/ns", "total rate of the 16 engines, BW"),
     ),
-    "descriptor_ns": same_on_trn3(
-        scaled(4.7, "ns", "trn2's"),
+    "descriptor_ns": as_on_trn2(
         measured(
             4.7, "ns", "time per element, in addition to its bytes, back to back: 256 B every 14.1, 4,096 B every 155.3"
-        ),
+        )
     ),
-    "semaphore_ns": same_on_trn3(
-        scaled(5.9, "ns", "trn2's"),
-        measured(5.9, "ns", "write of the semaphore that ends a DMA, on each of its engines (dma-elements.csv)"),
+    "semaphore_ns": as_on_trn2(
+        measured(5.9, "ns", "write of the semaphore that ends a DMA, on each of its engines (dma-elements.csv)")
     ),
-    "small_element_ns": same_on_trn3(
-        scaled(9.4, "ns", "trn2's"),
+    "small_element_ns": as_on_trn2(
         measured(
             9.4,
             "ns",
@@ -231,30 +205,27 @@ MOVEMENT: dict[str, Row] = {
             "element in an HBM channel: 128 of 4 or 8 B in 1 KiB take 1,213 ns on 16 engines (dma-transfers.csv)",
             "o12",
             "o16",
-        ),
+        )
     ),
     "hbm_channels": (
         documented(16, "channels", "per stack of HBM2e: 8 with two pseudo channels each (JEDEC JESD235)"),
         documented(32, "channels", "per stack of HBM3: 16 with two pseudo channels each (JEDEC JESD238)"),
         documented(32, "channels", "per stack of HBM3e: 16 with two pseudo channels each (JEDEC JESD238)"),
     ),
-    "hbm_interleave": same_on_trn3(
-        scaled(1024, "B", "trn2's"),
+    "hbm_interleave": as_on_trn2(
         measured(
             1024,
             "B",
             "minimum number of adjacent bytes in one channel: 128 elements of 8 B are as slow as "
             "128 of 4 B, but 128 of 256 B are not",
-        ),
+        )
     ),
-    "least_element": same_on_trn3(
-        scaled(32, "B", "trn2's"),
+    "least_element": as_on_trn2(
         measured(
             32, "B", "minimum size that an element of an unrolled access counts as: 64 of 2 B or 4 B every 77.6 ns"
-        ),
+        )
     ),
-    "packet": same_on_trn3(
-        scaled(4096, "B", "trn2's"),
+    "packet": as_on_trn2(
         measured(
             4096,
             "B",
@@ -262,7 +233,7 @@ MOVEMENT: dict[str, Row] = {
             "every 155; 4 of 1,024 according to the packet counts of o07 and o11",
             "o07",
             "o11",
-        ),
+        )
     ),
     "partial_write_ns": (
         fitted(
