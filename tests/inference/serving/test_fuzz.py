@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from serving import RunningServer, running_server
 from small_inputs import draw_picture
-from watched import watched_health
+from watched import cpu_seconds, watched_health
 
 pytest.importorskip("fastapi")
 
 REQUESTS = int(os.environ.get("TRNINFER_FUZZ_REQUESTS", "150"))
-MAX_SILENCE = 1.0  # seconds; a tenth of it on an idle machine
+MOST_BUSY = 100  # limit on the CPU time of the server during a health check, as a multiple of that of a request
 ODD = [
     [0, (1 << 32) - 1, (1 << 32) - 1], [1, 1 << 40], ["a" * 3000] + ["b"] * 700, [[]] * 2000, [{}] * 2000, "1" * 5000,
     None, True, -1, 0, 1, 2, 3, 256, 1 << 31, 1 << 63, 1 << 64, 10**400, 0.5, 1e308, -0.0, "", "x", "input", "FP32",
@@ -118,7 +118,7 @@ def raw_nonsense(server: RunningServer, rng: random.Random) -> None:
     start = rng.choice(
         [b"", b"GET / HTTP/1.1\r\n", b"POST /classify HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"\x16\x03\x01"]
     )
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(start + rng.randbytes(rng.randrange(300)))
         connection.shutdown(socket.SHUT_WR)
         try:
@@ -141,7 +141,7 @@ def test_nonsense_is_answered_with_a_line(picture_model: Path, tmp_path: Path, r
     statuses: Counter[int] = Counter()
     options = ("--model", picture_model, "--max-batch", 2, "--max-bytes", 100_000)
     with running_server(*options) as server, watched_health(server) as health:
-        before = 0
+        before, began = 0, cpu_seconds(server.process.pid)
         for number in range(requests):
             if rng.random() < 0.1:
                 raw_nonsense(server, rng)
@@ -158,8 +158,9 @@ def test_nonsense_is_answered_with_a_line(picture_model: Path, tmp_path: Path, r
                 before = memory_of(server.process.pid)
         assert server.ask("/classify", pictures[0]).status == 200
         assert memory_of(server.process.pid) < before + (40 << 20)
+        each = (cpu_seconds(server.process.pid) - began) / requests
         text = server.log.read_text()
         assert "Traceback" not in text and "internal error" not in text and " ended" not in text
     assert statuses[200] and statuses[400] and statuses[422], statuses
-    assert health.asked and health.slowest < MAX_SILENCE
-    print(sum(statuses.values()), dict(statuses), f"health {1000 * health.slowest:.0f} ms")
+    print(sum(statuses.values()), dict(statuses), f"busiest {1000 * health.busiest:.0f} ms, {1000 * each:.1f} ms each")
+    assert health.asked and health.busiest < MOST_BUSY * each
