@@ -1,7 +1,9 @@
 """Fixtures shared by all tests: the simulator installed as `import nki`, the command line run in this process, and
 inputs for it.
 
-Hypothesis has no deadline, because no test asserts a time.
+Hypothesis has no deadline, because no test asserts a time. By default, it draws the same examples in each run, so that
+the result of a run depends on the code and the versions of the packages alone. `pytest --hypothesis-profile exploring`
+draws others in each run, to look for new faults.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from report_schema import SCHEMA, check_schema
+from reproducible_draws import draw_no_constants_of_modules
 from small_inputs import draw_picture, write_model
 from trninfer import simulator
 from trninfer.app.main import GARBAGE_THRESHOLDS, run
@@ -46,8 +49,14 @@ os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.enviro
 
 gc.disable()  # until the tests are collected, because what collection creates lives until the process ends
 simulator.install()
-settings.register_profile("trninfer", deadline=None, max_examples=30)
-settings.load_profile("trninfer")
+# A slow machine is no fault of a test, and in CI the default profile would be another one.
+STEADY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("trninfer", settings.get_profile("default"), derandomize=True, max_examples=30, **STEADY)
+settings.register_profile(
+    "exploring", settings.get_profile("default"), derandomize=False, max_examples=300, print_blob=True, **STEADY
+)
+settings.load_profile("trninfer")  # --hypothesis-profile is read later
+draw_no_constants_of_modules()
 
 
 @pytest.fixture(autouse=True)
