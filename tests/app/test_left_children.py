@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="ne
 
 HARNESS = """
 import subprocess, sys
-slow = [sys.executable, "-c", "import time; time.sleep(60)", "multiprocessing.resource_tracker"]
+slow = [sys.executable, "-c", "import time; time.sleep(600)", "multiprocessing.resource_tracker"]
 child = subprocess.Popen(slow)
 again = "import subprocess as s, sys; print(s.Popen(sys.argv[1:], stdout=s.DEVNULL, start_new_session=True).pid)"
 orphan = subprocess.run([sys.executable, "-c", again, *slow], stdout=subprocess.PIPE, text=True).stdout
@@ -34,7 +34,7 @@ def test_no_process_of_a_harness_outlives_simulate(tmp_path: Path, end: str) -> 
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        timeout=50,
+        timeout=300,
     )
     processes = [int(word) for word in done.stdout.split()]
     assert len(processes) == 2

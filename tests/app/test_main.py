@@ -171,7 +171,7 @@ def test_interruption_is_status_130_and_leaves_no_pieces(process, tmp_path, pict
     running.stdin.write(bytes(200_000))  # more than a pipe can buffer, so it is already reading standard input
     running.stdin.flush()
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=20)
+    _, err = running.communicate(timeout=120)
     assert running.returncode == 130 and err == b"trninfer: interrupted\n"
     assert [path.name for path in tmp_path.iterdir()] == ["answers.json"] and target.read_text() == "before"
 

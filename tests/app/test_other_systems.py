@@ -57,7 +57,7 @@ main()
 
 def run(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-c", WITHOUT, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, input=stdin, timeout=120, env={**os.environ, "COLUMNS": "80"})
+    done = subprocess.run(command, capture_output=True, input=stdin, timeout=300, env={**os.environ, "COLUMNS": "80"})
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     return done
 

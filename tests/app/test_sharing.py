@@ -331,11 +331,11 @@ def test_no_process_outlives_a_run_and_no_row_is_lost(running, tmp_path, number,
     process, partial = running
     assert len(processes_with(f"MARK={tmp_path}")) >= 2
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == status and out == ""
     told = ["trninfer"] * 2 if status > 0 else []
     assert [line.partition(":")[0] for line in err.splitlines()] == told
-    wait_for(lambda: not processes_with(f"MARK={tmp_path}"), seconds=10)
+    wait_for(lambda: not processes_with(f"MARK={tmp_path}"), seconds=60)
     answered = answered_rows(partial)
     assert answered == list(range(len(answered))) and answered  # in order, without gaps or duplicates
 
@@ -351,6 +351,6 @@ def test_killed_workers_lose_no_row(running, tmp_path) -> None:
         os.kill(workers[killed % len(workers)], signal.SIGKILL)
         wait_for(lambda: len(answered_rows(partial)) > seen + held, process)  # noqa: B023
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 143
+    assert process.wait(120) == 143
     answered = answered_rows(partial)
     assert answered == list(range(len(answered)))

@@ -75,7 +75,7 @@ def test_a_file_system_that_stalls_is_left_by_a_signal(pictures, picture_model, 
     try:
         assert process.stdout is not None and process.stdout.readline() == "stalled\n"
         process.send_signal(number)  # when the main thread begins to wait
-        assert process.communicate(timeout=60)[1] == f"trninfer: {said}\n"
+        assert process.communicate(timeout=300)[1] == f"trninfer: {said}\n"
         assert process.returncode == status
     finally:
         process.kill()
@@ -99,6 +99,6 @@ main()
 def test_a_process_whose_threads_still_run_ends_without_finalization() -> None:
     """A thread that returns from C++ after the interpreter has ended aborts the process (status -6)."""
     command = [sys.executable, "-c", LEFT_ALONE, "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[1:] == ["left"]

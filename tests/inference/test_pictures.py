@@ -104,7 +104,7 @@ def test_standard_input_is_read_by_the_caller_and_decoded_within_the_time(monkey
             threads.append(threading.current_thread())
             return super().read(size)
 
-    for slow, seconds, said in ((0, 60, []), (0.5, 0.05, ["not decoded within 0.05 seconds"])):
+    for slow, seconds, said in ((0, 60, []), (5, 0.05, ["not decoded within 0.05 seconds"])):
         monkeypatch.setattr(pictures, "open_image", lambda file, slow=slow: time.sleep(slow) or open_image(file))
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Pipe(grey(51))))
         batches = PictureBatches(["-"], GREY, 1, seconds=seconds)
@@ -179,9 +179,9 @@ def test_a_picture_that_takes_too_long_costs_none_of_the_others() -> None:
         return np.full(1, number)
 
     try:
-        found = dict(decode_ahead(range(5), decode, 2, 1, seconds=0.05))
+        found = dict(decode_ahead(range(5), decode, 2, 1, seconds=0.5))
     finally:
         go.set()
     slow = [number for number, value in found.items() if isinstance(value, InputError)]
-    assert slow == [0, 2] and str(found[0]) == "not decoded within 0.05 seconds"
+    assert slow == [0, 2] and str(found[0]) == "not decoded within 0.5 seconds"
     assert [int(found[number][0]) for number in (1, 3, 4)] == [1, 3, 4]

@@ -1,7 +1,7 @@
 """Pictures that are decoded by workers."""
 
 import pickle
-import time
+import threading
 
 import numpy as np
 import pytest
@@ -73,14 +73,17 @@ def test_a_file_that_is_too_large_is_not_sent(names, monkeypatch) -> None:
 
 def test_pictures_that_take_too_long_where_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = [np.zeros(SPEC.shape, np.float32)] * 2
-    decode = shipping._decode
+    decode, go = shipping._decode, threading.Event()
 
     def slow(spec: ImageInput, source: np.ndarray) -> np.ndarray:
         if source is arrays[0]:
-            time.sleep(0.5)
+            go.wait(60)
         return decode(spec, source)
 
     monkeypatch.setattr(shipping, "_decode", slow)
     arrays[1] = arrays[1] + 1
-    pictures, failures = pickle.loads(pickle.dumps(decoder(SPEC, 0.05)))(arrays)
-    assert failures == {0: "not decoded within 0.05 seconds"} and pictures.tolist() == [arrays[1].tolist()]
+    try:
+        pictures, failures = pickle.loads(pickle.dumps(decoder(SPEC, 0.5)))(arrays)
+    finally:
+        go.set()
+    assert failures == {0: "not decoded within 0.5 seconds"} and pictures.tolist() == [arrays[1].tolist()]

@@ -153,7 +153,7 @@ class Folder:
         """Stop the servers that were started."""
         for server in self._servers:
             server.terminate()
-            server.communicate(timeout=60)
+            server.communicate(timeout=300)
         self._servers.clear()
 
 

@@ -15,7 +15,7 @@ def is_alive(process: int) -> bool:
         return False
 
 
-def wait_for_ends(processes: Iterable[int], seconds: float = 30) -> None:
+def wait_for_ends(processes: Iterable[int], seconds: float = 50) -> None:
     """Wait until all processes have ended; fail if one still runs after `seconds`."""
     running = set(processes)
     end = time.monotonic() + seconds

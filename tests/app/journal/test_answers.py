@@ -234,7 +234,7 @@ def test_interruption_and_resume(process, many, picture_model, tmp_path) -> None
     assert second.returncode == 2
     running.send_signal(signal.SIGINT)
     running.send_signal(signal.SIGCONT)
-    _, err = running.communicate(timeout=20)
+    _, err = running.communicate(timeout=120)
     kept = partial.read_bytes().count(b"\n") - 1
     # An answer that was being written at the interruption is discarded.
     assert running.returncode == 130, (running.returncode, err[-3000:])
@@ -301,7 +301,7 @@ def test_resume_needs_a_file(cli, pictures, picture_model) -> None:
 
 def wait_for_answers(running, partial: Path, count: int) -> None:
     """Wait until a run has written that many answers."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not partial.exists() or partial.read_bytes().count(b"\n") <= count:
         assert running.poll() is None and time.monotonic() < end
         time.sleep(0.005)

@@ -76,7 +76,7 @@ def chromium(folder: Path, page: Path, *flags: str) -> bytes:
     """Return the standard output of a new headless Chromium for a page."""
     assert CHROMIUM is not None
     command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, page.as_uri()]
-    done = subprocess.run(command, capture_output=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, timeout=300)
     shutil.rmtree(folder / "profile", ignore_errors=True)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trninfer
-from serving import RunningServer, running_server
+from serving import Reply, RunningServer, running_server
 from small_inputs import draw_picture, write_model
 from trninfer.models import Dense, FeatureInput, Network, Output, run_network
 from trninfer.models.files import load_model
@@ -91,7 +91,7 @@ def test_the_page_in_a_browser(server: RunningServer, tmp_path: Path) -> None:
         "--disable-background-networking", "--disable-component-update", "--disable-sync",
         f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=10000", "--dump-dom",
     )  # fmt: skip
-    done = subprocess.run([CHROMIUM, *flags, f"http://127.0.0.1:{server.port}/"], capture_output=True, timeout=120)
+    done = subprocess.run([CHROMIUM, *flags, f"http://127.0.0.1:{server.port}/"], capture_output=True, timeout=300)
     page = done.stdout.decode()
     assert '<h1 id="name">tiny-cnn</h1>' in page and "predicted times" in page, page
 
@@ -227,7 +227,7 @@ def test_more_inputs_than_may_wait(server: RunningServer) -> None:
 
 
 def test_a_body_without_a_length_is_cut_off(server: RunningServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         head = "POST /classify HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         connection.sendall(head.encode())
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
@@ -242,7 +242,7 @@ def test_a_body_without_a_length_is_cut_off(server: RunningServer) -> None:
 @pytest.mark.parametrize("length", [MAX_BYTES + 1, 1 << 62, 10**19, f"000{MAX_BYTES + 1}"])
 def test_a_length_that_is_too_large_is_refused_before_the_body_comes(server: RunningServer, length: int | str) -> None:
     head = f"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(head.encode())  # and nothing else
         assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
 
@@ -250,7 +250,7 @@ def test_a_length_that_is_too_large_is_refused_before_the_body_comes(server: Run
 def test_two_ways_to_end_a_body_are_refused_and_no_second_request_is_read(server: RunningServer) -> None:
     second = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n"
     head = f"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: {5 + len(second)}\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + second)
         answer = b""
         while part := connection.recv(1 << 16):
@@ -261,8 +261,12 @@ def test_two_ways_to_end_a_body_are_refused_and_no_second_request_is_read(server
 
 def test_too_much_at_once_is_reported_to_come_back(server: RunningServer, picture: bytes) -> None:
     body, headers = form(*[("x.png", picture)] * 4)
+    replies: list[Reply] = []
     with ThreadPoolExecutor(12) as threads:
-        replies = list(threads.map(lambda _: server.ask("/classify", body, headers), range(36)))
+        for _ in range(10):  # the first time, unless the machine is busy
+            replies += threads.map(lambda _: server.ask("/classify", body, headers), range(36))
+            if any(reply.status == 429 for reply in replies):
+                break
     assert {reply.status for reply in replies} == {200, 429}
     refused = next(reply for reply in replies if reply.status == 429)
     assert int(refused.headers["retry-after"]) >= 1 and "at most 8 are allowed" in refused.json()["error"]
@@ -275,7 +279,7 @@ def test_clients_that_go_away_leave_no_trace(server: RunningServer, picture: byt
     head = f"POST /classify HTTP/1.1\r\nHost: localhost\r\n{kind}\r\n\r\n"
 
     def leave(part: int) -> None:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
             connection.sendall((head.encode() + body)[:part])
 
     threads = [threading.Thread(target=leave, args=(part,)) for part in (10, len(head), len(head) + 500, 10**6) * 5]
@@ -283,7 +287,7 @@ def test_clients_that_go_away_leave_no_trace(server: RunningServer, picture: byt
         thread.start()
     for thread in threads:
         thread.join()
-    for _ in range(100):
+    for _ in range(1000):
         reply = server.ask("/classify", picture)
         if reply.status == 200:
             break

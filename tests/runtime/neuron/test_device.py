@@ -120,11 +120,11 @@ def test_tensors_of_an_ended_process_are_lost(device: Device) -> None:
 
 
 def test_no_answer_in_time_ends_the_process(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "NOTE_SECONDS", 0.02)
+    monkeypatch.setattr(module, "NOTE_SECONDS", 0.1)
     device.start()
     seconds: list[float] = []
     with pytest.raises(DeviceTimeoutError, match=r"^no answer to hang within 0 s$"):
-        device.ask("hang", limit=0.1, note=seconds.append)
+        device.ask("hang", limit=0.45, note=seconds.append)
     assert seconds == sorted(seconds) and 1 <= len(seconds) <= 5
     assert device.ask("seen", limit=60.0)["seen"] == [] and device.starts == 2
 
@@ -179,9 +179,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_device_process_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
     variables = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=variables, timeout=60)
+    done = subprocess.run([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=variables, timeout=300)
     assert done.returncode == -signal.SIGKILL and Path(done.stdout.strip()).parent == tmp_path
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while any(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not list(tmp_path.iterdir())

@@ -181,13 +181,13 @@ def test_workers_that_do_not_open() -> None:
 def test_stream_stops_when_the_consumer_stops(shared) -> None:
     warnings: list[str] = []
     with shared(2, warn=warnings.append) as session:
-        x = inputs(400)
+        x = inputs(4000)
         x[4:, 0] = SLOW
         for _ in session.stream(split_batches(x, 2)):
             break
         began = time.monotonic()
         assert_same(collect(session, split_batches(inputs(9), 4)), run_alone(inputs(9), 4))
-    assert time.monotonic() - began < 30 and warnings == []  # 190 batches of 0.3 s were abandoned
+    assert time.monotonic() - began < 150 and warnings == []  # 1,990 batches of 0.3 s on two workers were abandoned
 
 
 def test_workers_prepare_what_they_are_sent(shared) -> None:
@@ -255,5 +255,5 @@ def test_no_worker_outlives_its_run(number) -> None:
     workers = [int(word) for word in process.stdout.readline().split()]
     time.sleep(0.5)
     process.send_signal(number)
-    assert process.wait(20) in (-number, 1) and len(workers) == 1
+    assert process.wait(120) in (-number, 1) and len(workers) == 1
     wait_for_ends(workers)

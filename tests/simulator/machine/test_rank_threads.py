@@ -7,7 +7,7 @@ from trninfer.simulator.machine.rank_threads import StopRank, run_in_threads
 
 def test_each_rank_runs_once_and_all_at_the_same_time():
     """They meet at a barrier, which none could pass alone, and have ended afterwards."""
-    together, seen = threading.Barrier(5, timeout=30), []
+    together, seen = threading.Barrier(5, timeout=300), []
 
     def on(rank):
         together.wait()

@@ -44,7 +44,7 @@ if __name__ == "__main__":
 
 def simulate(*arguments):
     command = [sys.executable, "-m", "trninfer", "simulate", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("method", ["spawn", pytest.param("fork", marks=pytest.mark.slow)])
