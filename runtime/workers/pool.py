@@ -129,6 +129,7 @@ class WorkerPool:
         self._alone: deque[_Job] = deque()  # inputs whose worker ended
         self._started: set[PoolWorker] = set()
         self._busy: dict[PoolWorker, list[_Job]] = {}
+        self._dropped: set[PoolWorker] = set()  # workers ended by `drop`
         self._ready: set[int] = set()
         self._was_ready = False
         self._failed_starts = 0  # consecutive
@@ -198,11 +199,10 @@ class WorkerPool:
 
     def drop(self) -> None:
         """Cancel all inputs, and end the workers that are processing them."""
-        for job in (*self._queue, *self._alone):
+        for job in (*self._queue, *self._alone, *sum(self._busy.values(), [])):
             job.result.cancel()
-        for worker, jobs in list(self._busy.items()):
-            for job in jobs:
-                job.result.cancel()
+        for worker in list(self._busy):
+            self._dropped.add(worker)
             worker.kill()
 
     async def _keep_worker(self, number: int) -> None:
@@ -234,6 +234,7 @@ class WorkerPool:
         finally:
             self._ready.discard(number)
             self._started.discard(worker)
+            self._dropped.discard(worker)
             worker.kill()
             with contextlib.suppress(RuntimeError):  # the thread pool has been shut down
                 await asyncio.shield(self._in_thread(worker.close))
@@ -288,6 +289,8 @@ class WorkerPool:
             self._busy[worker] = jobs
             try:
                 await self._answer(worker, jobs)
+                if worker in self._dropped:  # it had just completed the batch
+                    raise _NobodyWaits
             except WorkerEnded as error:
                 if all(job.result.cancelled() for job in jobs):
                     raise _NobodyWaits from None

@@ -161,6 +161,28 @@ def test_cancelled_request_leaves_the_queue() -> None:
     assert results == ["first", "last"] and seen == [["first"], ["last"]]
 
 
+def test_a_worker_that_drop_ends_receives_nothing_more() -> None:
+    """Also if it completed its batch at that moment."""
+    hold = threading.Event()
+
+    class Ending(Echo):
+        def answer(self, sources: list[Any]) -> list[Any]:
+            if self._killed.is_set():
+                raise WorkerEnded("killed")
+            return super().answer(sources)
+
+    async def work(pool: WorkerPool) -> Any:
+        first = pool.submit("first")
+        while pool.waiting:
+            await asyncio.sleep(0.001)
+        pool.drop()
+        hold.set()
+        return first.cancelled(), await pool.submit("next")
+
+    results, _, notes, _ = run(work, PoolRules(1, 1, 0.0, 60.0), lambda number: Ending([], hold))
+    assert results == (True, "next") and not notes.ended
+
+
 def test_drop_cancels_also_what_another_worker_was_to_do_again() -> None:
     hold = threading.Event()
     starts: list[int] = []
