@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 from ..backend import BackendUnavailable, KernelError
@@ -199,7 +200,7 @@ class WorkerPool:
 
     def drop(self) -> None:
         """Cancel all inputs, and end the workers that are processing them."""
-        for job in (*self._queue, *self._alone, *sum(self._busy.values(), [])):
+        for job in chain(self._queue, self._alone, *self._busy.values()):
             job.result.cancel()
         for worker in list(self._busy):
             self._dropped.add(worker)
