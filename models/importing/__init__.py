@@ -244,7 +244,7 @@ def _exporter_and_outputs(graph: Graph, wanted: tuple[str, ...]) -> tuple[Ultral
     boxes are selected."""
     exporter = read_ultralytics(graph.metadata)
     if exporter is None:
-        selects_boxes = any(node.op == SUPPRESSION for node in graph.nodes)
+        selects_boxes = any(node.op in SUPPRESSION for node in graph.nodes)
     else:
         selects_boxes = exporter.boxes is not None and exporter.selects_boxes
     if wanted or not selects_boxes:

@@ -12,9 +12,9 @@ from .builder import BuiltOutput
 from .onnx_cut import needed_names, sorted_nodes
 from .onnx_file import Graph, Node
 
-SUPPRESSION = "NonMaxSuppression"
+SUPPRESSION = ("NonMaxSuppression", "TRT.EfficientNMS_TRT", "TRT.BatchedNMS_TRT")
 _CLASS, _SCORE = "ArgMax", "ReduceMax"
-SELECTING = (SUPPRESSION, "TopK", "NonZero", _CLASS, "Loop")
+SELECTING = (*SUPPRESSION, "TopK", "NonZero", _CLASS, "Loop")
 
 
 def outputs_before_selection(graph: Graph) -> tuple[str, ...]:
@@ -44,8 +44,11 @@ def selected_as_in(graph: Graph, outputs: list[BuiltOutput], spec: BoxSpec | Non
 def ignores_classes(graph: Graph) -> bool:
     """Return True if a graph selects boxes regardless of their classes, as Ultralytics exports with `agnostic_nms`.
 
-    An ArgMax finds the class of each box, and a ReduceMax its score; the last selection depends on the score alone.
+    An ArgMax finds the class of each box, and a ReduceMax its score; the last selection depends on the score alone. A
+    plugin of TensorRT has an attribute instead.
     """
+    if any(node.attributes.get("class_agnostic") == 1 for node in graph.nodes if node.op in SUPPRESSION):
+        return True
     depends_on: dict[str, frozenset[str]] = {}  # the operators _CLASS and _SCORE on which each value depends
     last: frozenset[str] = frozenset()
     nodes = sorted_nodes(graph.nodes)

@@ -135,6 +135,38 @@ def test_a_graph_that_suppresses_boxes_is_imported_up_to_their_table(width: int,
     assert (network.output.boxes.classes, network.output.boxes.objectness, network.output_shape) == (2, True, (63, 7))
 
 
+@pytest.mark.parametrize("agnostic", [0, 1])
+def test_boxes_that_a_plugin_of_tensorrt_selects(agnostic: int, tmp_path: Path) -> None:
+    """As YOLOv7's own exporter writes them (--end2end): boxes in pixels, and the scores times the objectness."""
+    chain = Chain(3, 32, 32)
+    chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = 1
+    levels = []
+    for stride in (8, 16, 32):
+        chain.add("Conv", chain.weight(21, 3, stride, stride), first="x", strides=[stride] * 2)
+        chain.add("Reshape", chain.constant([1, 3, 7, -1]))
+        chain.add("Transpose", perm=[0, 1, 3, 2])
+        levels.append(chain.add("Reshape", chain.constant([1, -1, 7])))
+    chain.add("Concat", *levels[1:], first=levels[0], axis=1)
+    chain.add("Sigmoid")
+    cells = np.zeros((63, 7), np.float32)
+    grids = [BoxHead(1, "rows", "cells", strides=(stride,)).grid(32, 32) for stride in (8, 16, 32)]
+    cells[:, :2] = np.concatenate([np.tile(origins, (3, 1)) for origins, _ in grids])
+    rows = chain.add("Add", chain.constant(cells))
+    boxes, objectness, each = (
+        chain.add("Slice", *(chain.constant([n]) for n in (first, last, 2)), first=rows)
+        for first, last in ((0, 4), (4, 5), (5, 7))
+    )
+    scores = chain.add("Mul", objectness, first=each)
+    chain.add("EfficientNMS_TRT", scores, first=boxes, outputs=4, domain="TRT", box_coding=1, class_agnostic=agnostic)
+    chain.nodes[-1].name = "nms"
+    found = [chain.value + "'" * number for number in range(4)]
+    (tmp_path / "net.onnx").write_bytes(chain.model(outputs=found).SerializeToString())
+    imported = import_network(tmp_path / "net.onnx")
+    head = imported.network.output.boxes
+    assert imported.comparison.passed and not imported.comparison.skipped and head is not None
+    assert (head.classes, head.objectness, head.code, head.agnostic) == (2, True, "centre", bool(agnostic))
+
+
 def test_a_split_has_no_name_of_its_own() -> None:
     lines = "a = Conv x w\nb, c = Split a\nbest, place = TopK b k\nout = Gather c place"
     assert outputs_before_selection(graph(lines, "out")) == ("a",)
