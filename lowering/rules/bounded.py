@@ -2,8 +2,8 @@
 
 relu(scale * x + shift) equals scale * (max(x, bound) - bound), where bound = -shift / scale; for a negative scale, it
 is the minimum instead. The scales and bounds become part of the filters and biases of the convolution, and the Vector
-Engine limits x to the bounds. If x is a concatenation, the Scalar Engine computes every other part of the ReLU as it
-is, so that both engines share the work.
+Engine limits x to the bounds. If x is a concatenation, the Scalar Engine computes some parts of the ReLU as they are,
+so that both engines share the work.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..graph.graph import Node
 from ..graph.lazy import LazyArray
 
 FLOAT32 = float(np.finfo(np.float32).max)
+EVERY = 3  # the Scalar Engine computes one in this many parts
 FARTHEST = 1024.0  # a bound farther from zero is treated as always or never reached
 FLOAT16_SCALES = (1 / 64, 64.0)  # scales outside this range might make filters overflow or underflow in float16
 
@@ -62,16 +63,17 @@ def _fits_float16(scale: np.ndarray) -> bool:
 
 
 def _split_parts(builder: GraphBuilder, name: str, number: int) -> np.ndarray:
-    """Move every other part that node `number` reads to a new node, and return which channels of the layer are left."""
+    """Move one in EVERY parts that node `number` reads to a new node, and return which channels of the layer are
+    left."""
     node, place = builder.nodes[number], builder.places[name]
     (parts,) = node.sources
-    if len(parts) == 1:
+    if len(parts) < EVERY:
         return np.ones(len(place.order), bool)
     part_of = np.repeat(np.arange(len(parts)), [_channels(builder, part) for part in parts])
-    stays = part_of % 2 == 0
+    stays = part_of % EVERY < EVERY - 1
     positions = np.where(stays, np.cumsum(stays) - 1, stays.sum() + np.cumsum(~stays) - 1)
-    builder.nodes[number] = _part(node, parts[::2], stays)
-    builder.nodes.append(_part(node, parts[1::2], ~stays))
+    builder.nodes[number] = _part(node, tuple(part for n, part in enumerate(parts) if n % EVERY < EVERY - 1), stays)
+    builder.nodes.append(_part(node, parts[EVERY - 1 :: EVERY], ~stays))
     sizes = (int(stays.sum()), int((~stays).sum()))
     builder.places[name] = Channels((number, len(builder.nodes) - 1), sizes, positions[place.order])
     return stays[place.order]

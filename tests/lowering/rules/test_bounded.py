@@ -40,7 +40,7 @@ def dense_block(sizes: tuple[int, ...], groups: int) -> Model:
         ((24,), 1, ["within"]),
         ((150,), 5, ["within"]),
         ((16, 32, 24), 1, ["within", "relu"]),
-        ((40, 128, 8, 8), 4, ["within", "relu"]),
+        ((40, 128, 8, 8, 8, 8), 4, ["within", "relu"]),
     ],
 )
 def test_scales_become_part_of_the_filters(sizes: tuple[int, ...], groups: int, activations: list[str]) -> None:
