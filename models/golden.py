@@ -111,7 +111,8 @@ def run_network(
 
 def run_layer(layer: Layer, tensors: Tensors, *inputs: np.ndarray) -> np.ndarray:
     """Run a layer on the batches `inputs`; return float32. `tensors` are named by the last part of their names."""
-    return layer.run(tensors, *inputs).astype(np.float32, copy=False)
+    with np.errstate(all="ignore"):  # infinity and NaN are ordinary values, as on the chip
+        return layer.run(tensors, *inputs).astype(np.float32, copy=False)
 
 
 def probabilities_of(scores: np.ndarray, output: Output) -> np.ndarray:

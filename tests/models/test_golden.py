@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from onnx import helper
 from onnx_layer import TOLERANCE, normal, run_nodes, run_onnx
 from trninfer.models import (
+    Activation,
     Conv2d,
     Dense,
     FeatureInput,
@@ -133,3 +136,15 @@ def test_meaning_of_outputs() -> None:
         np.testing.assert_allclose(found, probabilities, **TOLERANCE)
     for output in (Output("classes", "softmax"), Output("sigmoid"), Output("values")):
         assert golden.probabilities_of(scores, output) is scores
+
+
+def test_overflows_are_values_and_no_warnings() -> None:
+    """NumPy's warnings would appear on standard error."""
+    layers = (Activation("exp", "exp"), Dense("dense", 2, 1))
+    network = Network("n", FeatureInput(2), layers, (), Output("values"))
+    tensors = {"dense.weight": np.array([[1.0], [-1.0]], np.float32), "dense.bias": np.zeros(1, np.float32)}
+    x = np.array([[1000, 0], [1000, 1000]], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = run_network(network, tensors, x).scores
+    np.testing.assert_array_equal(scores, [[np.inf], [np.nan]])

@@ -45,7 +45,7 @@ def test_detectors_of_ultralytics(name: str, size: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("first_plans")
-@pytest.mark.parametrize(("name", "exporter"), zip(["resnet18", "starnet_s1"], EXPORTERS, strict=True))
+@pytest.mark.parametrize(("name", "exporter"), [*zip(["resnet18", "starnet_s1"], EXPORTERS, strict=True)])
 def test_networks_of_timm(name: str, exporter: str, tmp_path: Path) -> None:
     export = Export("timm: residual", name, 64, exporter)
     load_packages([export])  # before anything else imports torchvision
