@@ -16,7 +16,7 @@ def test_a_child_imports_nothing_of_the_current_folder(tmp_path) -> None:
     assert sprung(tmp_path) == []
 
 
-def test_a_child_searches_where_this_process_does_then_as_its_environment_says(tmp_path, monkeypatch) -> None:
+def test_a_child_searches_the_paths_of_its_parent_and_then_its_environment(tmp_path, monkeypatch) -> None:
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "told.py").write_text(f"def tell(word): print('{name}', word)\n", encoding="utf-8")

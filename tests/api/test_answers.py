@@ -57,7 +57,7 @@ def test_as_a_table_of_pandas(answers: trninfer.Answers) -> None:
     assert table["class_index"].tolist()[:3] == answers.classes.tolist()
 
 
-def test_without_pandas_it_says_so(answers: trninfer.Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pandas_is_reported(answers: trninfer.Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     load = builtins.__import__
 
     def refuse(name: str, *arguments: Any, **options: Any) -> Any:

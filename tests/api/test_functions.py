@@ -275,7 +275,7 @@ def test_headers_are_reported(rows, tmp_path) -> None:
         trninfer.predict(rows * 16)
 
 
-def test_problems_are_collected_where_asked_for(pictures, rows, tmp_path) -> None:
+def test_problems_are_collected_on_request(pictures, rows, tmp_path) -> None:
     (tmp_path / "a.png").write_bytes(b"junk")
     answers = trninfer.classify([pictures[0], str(tmp_path), b"junk", 7, pictures[1]], on_error="collect", batch_size=2)
     assert [answer.input for answer in answers] == pictures[:2]
@@ -304,7 +304,7 @@ def test_an_input_that_overflows_is_named_and_costs_the_others_nothing(rows) -> 
     assert answers.layers[0].input_shape[0] == 4
 
 
-def test_channels_first_or_last_is_said_once(tmp_path) -> None:
+def test_the_layout_is_specified_once(tmp_path) -> None:
     """Also for arrays from files instead of Python, and for numbers instead of pixels."""
     random = np.random.default_rng(0)
     layers = (Flatten("f"), Dense("d", 3 * 8 * 6, 4), Softmax("s"))

@@ -82,7 +82,9 @@ def test_answers_of_an_earlier_run_are_counted(
     capsys.readouterr()
 
 
-def test_a_network_without_such_a_label_says_nothing_of_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_network_without_the_label_none_does_not_report_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     np.save(tmp_path / "rows.npy", np.zeros((1, 64), np.float32))
     assert run(["ffnn", "--data", str(tmp_path / "rows.npy"), "--backend", "sim", "--format", "json"]) == 0
     assert "none" not in json.loads(capsys.readouterr().out)

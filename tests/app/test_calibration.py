@@ -42,7 +42,7 @@ def test_bench_verifies_calibration_inputs(cli, target) -> None:
     assert outcome.status == 0 and "verify passed" in outcome.out and "agrees with float32 on 8 of 8" in outcome.out
 
 
-def test_all_layers_where_asked_for(cli) -> None:
+def test_all_layers_on_request(cli) -> None:
     outcome = cli("bench", "--model", "digits-cnn", "--dtype", "float8_e4m3", "--eight-bits", "all")
     assert "weights of 6 of 6 layers are in 8 bits, and" in outcome.err
 

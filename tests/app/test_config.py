@@ -62,7 +62,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         read_config(tmp_path / "x", "classify", COMMANDS)
 
 
-def test_the_command_line_comes_first(cli, feature_model, tmp_path, monkeypatch) -> None:
+def test_the_command_line_takes_precedence(cli, feature_model, tmp_path, monkeypatch) -> None:
     path = tmp_path / "trninfer.toml"
     path.write_text('dtype = "bfloat16"\nbatch-size = 3\n[bench]\nformat = "json"\n[serve]\nport = 80\n')
     arguments = ("bench", "--model", feature_model)

@@ -84,7 +84,7 @@ def test_labels_score_the_answers(cli, data, lab, rows, tmp_path) -> None:
     ).out  # fmt: skip
 
 
-def test_large_batches_are_cut_short_in_the_table_alone(cli, feature_model, tmp_path) -> None:
+def test_only_the_table_shortens_large_batches(cli, feature_model, tmp_path) -> None:
     np.zeros((25, D), "<f4").tofile(tmp_path / "X.bin")
     arguments = ("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model)
     assert "... and 15 more rows" in cli(*arguments).out

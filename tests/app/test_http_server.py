@@ -87,7 +87,7 @@ def test_a_head_that_does_not_end_is_not_waited_for(app: tuple[App, int], head: 
 
 
 @pytest.mark.slow
-def test_an_answer_that_nobody_takes_is_dropped(app: tuple[App, int]) -> None:
+def test_an_unread_response_is_dropped(app: tuple[App, int]) -> None:
     with connect(app[1]) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.sendall(b"GET /50000000 HTTP/1.1\r\nHost: x\r\n\r\n")

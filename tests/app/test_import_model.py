@@ -155,7 +155,7 @@ def test_preprocessing_is_kept_in_the_file(cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["rgb", "bgr"])
-def test_blue_comes_first_of_what_opencv_reads(cli, tmp_path: Path, order: str) -> None:
+def test_opencv_order_is_bgr(cli, tmp_path: Path, order: str) -> None:
     """The network returns the mean of each channel, so the label is the position of the blue channel."""
     nodes = [
         helper.make_node("GlobalAveragePool", ["x"], ["means"]),
@@ -227,7 +227,7 @@ def test_labels_and_pictures_of_files_beside_the_network(cli, tmp_path: Path) ->
     assert load_model(model).network.labels == CLASSES
 
 
-def test_labels_come_from_a_pipe(tmp_path: Path) -> None:
+def test_labels_are_read_from_a_pipe(tmp_path: Path) -> None:
     onnx, model = write_onnx(tmp_path / "net.onnx"), tmp_path / "net.safetensors"
     command = [sys.executable, "-m", "trninfer", "import", str(onnx), "-o", str(model), "--labels", "-", "--unchecked"]
     subprocess.run(command, input=json.dumps(CLASSES).encode(), check=True, stdout=subprocess.DEVNULL)
@@ -318,14 +318,14 @@ def test_wrong_usage_is_one_line_and_status_2(cli, tmp_path, monkeypatch, argume
     assert sorted(os.listdir()) == before
 
 
-def test_without_the_package_onnx_it_says_how_to_get_it(cli, tmp_path: Path, monkeypatch) -> None:
+def test_missing_onnx_is_reported_with_the_extra_to_install(cli, tmp_path: Path, monkeypatch) -> None:
     source = write_onnx(tmp_path / "net.onnx")
     monkeypatch.setitem(sys.modules, "onnx", None)
     outcome = cli("import", source, "-o", tmp_path / "m.safetensors")
     assert outcome.status == 2 and "pip install 'trninfer[onnx]'" in outcome.err
 
 
-def test_without_onnx_runtime_it_imports_and_says_that_it_was_not_checked(cli, tmp_path: Path, monkeypatch) -> None:
+def test_import_without_onnx_runtime_reports_that_it_was_not_checked(cli, tmp_path: Path, monkeypatch) -> None:
     source = write_onnx(tmp_path / "net.onnx")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     outcome = cli("import", source, "-o", tmp_path / "m.safetensors")

@@ -147,7 +147,7 @@ def test_kernels_that_could_not_run_on_the_given_shapes_are_unchecked(folder, ca
     assert "ends.py: running its kernels failed" in capsys.readouterr().err
 
 
-def test_a_silenced_finding_does_not_come_back_from_the_run(folder, capsys):
+def test_a_silenced_finding_is_not_reported_by_the_run(folder, capsys):
     text = (
         "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n@nki.jit\ndef kernel(a):\n"
         "    out = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.shared_hbm)\n"

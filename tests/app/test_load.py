@@ -40,7 +40,7 @@ def test_refusals(cli, words: list[str], told: str) -> None:
     assert outcome.status == 2 and told in outcome.err and "Traceback" not in outcome.err
 
 
-def test_pictures_that_nobody_answers(cli, pictures) -> None:
+def test_pictures_without_a_response(cli, pictures) -> None:
     outcome = cli("load", "127.0.0.1:1", pictures, "--requests", "3", "--concurrency", "1,2", "--format", "json")
     rows = json.loads(outcome.out)["load"]
     assert outcome.status == 2 and [row["concurrency"] for row in rows] == [1, 2]

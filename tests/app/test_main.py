@@ -81,7 +81,9 @@ def test_modules_in_the_folder_of_pictures_are_not_imported(process, pictures, p
     assert sprung(pictures) == []
 
 
-def test_a_removed_folder_is_said_where_it_matters(cli, pictures, picture_model, monkeypatch, tmp_path) -> None:
+def test_a_removed_current_folder_is_reported_only_if_it_is_needed(
+    cli, pictures, picture_model, monkeypatch, tmp_path
+) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -103,7 +105,7 @@ def test_a_start_in_a_removed_folder(pictures, picture_model, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("kilobytes", [60_000, 200_000])
-def test_too_little_memory_for_numpy_is_said_in_a_line(kilobytes: int) -> None:
+def test_too_little_memory_for_numpy_is_reported_in_one_line(kilobytes: int) -> None:
     command = f"ulimit -v {kilobytes} && exec {sys.executable} -m trninfer models"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "a limit allows" in done.stderr
@@ -125,7 +127,7 @@ def test_a_fault_of_the_program_is_not_hidden(monkeypatch) -> None:
         main.run(["models"])
 
 
-def test_a_reader_that_goes_away_is_no_error(process, tmp_path, feature_model) -> None:
+def test_a_closed_pipe_is_not_an_error(process, tmp_path, feature_model) -> None:
     np.zeros((20_000, 6), "<f4").tofile(tmp_path / "X.bin")  # more answers than a pipe can buffer
     running = process("ffnn", "--data", tmp_path / "X.bin", "--model", feature_model, "--format", "ndjson", "--quiet")
     assert running.stdout is not None and running.stderr is not None
@@ -143,7 +145,7 @@ def test_a_full_disk_behind_standard_output_is_reported(process, feature_model) 
     assert running.returncode == 2 and err == b"trninfer: standard output cannot be written: No space left on device\n"
 
 
-def test_help_for_a_reader_that_goes_away_is_no_error() -> None:
+def test_help_to_a_closed_pipe_is_not_an_error() -> None:
     for command in ("", "classify", "bench"):
         words = f"{sys.executable} -m trninfer {command} --help | true; exit ${{PIPESTATUS[0]}}"
         done = subprocess.run(["bash", "-c", words], capture_output=True, text=True)
@@ -195,7 +197,7 @@ def on_a_terminal(process, *arguments: object, **environment: str) -> str:
     return shown.decode()
 
 
-def test_colour_and_progress_on_a_terminal_alone(process, pictures, picture_model) -> None:
+def test_colour_and_progress_only_on_a_terminal(process, pictures, picture_model) -> None:
     arguments = ("classify", pictures, "--model", picture_model)
     shown = on_a_terminal(process, *arguments)
     assert "\x1b[1m" in shown and "classifying" in shown

@@ -37,7 +37,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_one_file_goes_to_standard_output(folder, capsys):
+def test_a_single_file_is_written_to_standard_output(folder, capsys):
     assert run(["migrate", "old.py"]) == 0
     out, err = capsys.readouterr()
     assert "nl.multiply(nl.load" in out
@@ -147,7 +147,7 @@ def test_wrong_usage(folder, capsys, options, told):
     assert told in capsys.readouterr().err
 
 
-def test_without_libcst_it_says_what_to_install(folder, capsys, monkeypatch):
+def test_missing_libcst_is_reported_with_the_extra_to_install(folder, capsys, monkeypatch):
     for name in list(sys.modules):
         if name.startswith("trninfer.simulator.migrate"):
             monkeypatch.delitem(sys.modules, name)

@@ -106,7 +106,7 @@ def test_times_on_the_device_add_up_over_batches(cli, chip, feature_model, data)
     assert [layer["device_us"] for layer in report["layers"]] == [pytest.approx(4 * 17.0)] * len(ROWS)
 
 
-def test_a_core_that_is_taken_is_one_line(cli, chip, feature_model, monkeypatch) -> None:
+def test_a_core_in_use_is_reported_in_one_line(cli, chip, feature_model, monkeypatch) -> None:
     """Exit status 3 at once: the message names the process that holds the core, as reported by neuron-ls, and suggests
     another core."""
     monkeypatch.setenv("STAND_IN_NKI", "taken")
@@ -140,7 +140,7 @@ def test_no_timeline_from_the_chip(cli, chip, calls, feature_model, data, tmp_pa
     assert not calls
 
 
-def test_a_suite_is_predicted_also_where_there_is_a_chip(cli, chip, calls) -> None:
+def test_a_suite_is_predicted_even_with_a_chip(cli, chip, calls) -> None:
     case = suites.SuiteCase("s", "c", "transpose", {"m": 3, "n": 5}, "float32", "trn2", "benchmark", None, "none", "")
     chip.setattr(suites, "_cases", lambda: (case,))
     wrong = cli("bench", "--suite", "s", "--backend", "neuron")

@@ -37,7 +37,7 @@ def test_a_group_becomes_one_parameter_a_field() -> None:
     assert given == [("a", Group(5))]
 
 
-def test_options_are_found_where_python_puts_an_optional_around_them() -> None:
+def test_options_inside_optional_are_found() -> None:
     """Python 3.10 does this if the default is None; it is spelled out here so that every version tests it."""
 
     @takes_options("the help")
@@ -72,7 +72,7 @@ def test_no_number_of_an_option_is_left_to_typer() -> None:
 
 
 @pytest.mark.parametrize("option", ["--dtype", "--target", "--form", "--launches"])
-def test_a_word_that_is_none_of_the_words(cli, option) -> None:
+def test_an_invalid_choice_is_refused(cli, option) -> None:
     outcome = cli("bench", option, "sideways")
     assert outcome.status == 2 and len(outcome.err.splitlines()) == 1
     assert outcome.err.startswith(f"trninfer: Invalid value for '{option}': 'sideways' is not one of")

@@ -106,7 +106,7 @@ def test_compatible_options_are_accepted(kind: type[RunOptions], options: dict) 
     kind(**options).check()
 
 
-def test_parquet_where_pyarrow_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_requires_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     options = AnswerOptions(form="parquet", output=OUT)
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(UsageError, match="pyarrow, which is not installed"):

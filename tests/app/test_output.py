@@ -30,7 +30,7 @@ def test_a_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
     assert target.read_text() == "new" and stat.S_IMODE(target.stat().st_mode) == 0o640
 
 
-def test_a_new_file_goes_by_the_umask(tmp_path: Path) -> None:
+def test_a_new_file_respects_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_output("new", tmp_path / "x")

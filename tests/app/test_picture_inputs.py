@@ -150,7 +150,7 @@ def test_workers_decode_what_is_not_needed_here(names, options, is_sent) -> None
 @pytest.mark.parametrize(
     ("output", "is_kept"), [(None, False), (Path("/dev/null"), False), (Path("answers.csv"), True)]
 )
-def test_states_are_noted_where_answers_are_kept(output, is_kept) -> None:
+def test_states_are_recorded_if_answers_are_kept(output, is_kept) -> None:
     assert (PictureInputs(["a.png"], [], SPEC, PictureOptions(output=output)).states is not None) == is_kept
 
 

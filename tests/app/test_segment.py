@@ -77,7 +77,7 @@ def test_scores_and_a_share_to_reach(cli, model: Path, pictures: Path, tmp_path:
     assert told.status == 2 and "not scored: its map" in told.err and "1 picture without a correct map" in told.out
 
 
-def test_an_earlier_run_goes_on_with_its_score(cli, model: Path, pictures: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_includes_earlier_pictures_in_its_score(cli, model: Path, pictures: Path, tmp_path: Path) -> None:
     output, words = tmp_path / "all.ndjson", ("--model", model, "--labels", tmp_path / "right", "--format", "ndjson")
     cli("segment", pictures / "a.png", *words, "--output", output)
     cli("segment", pictures, *words, "--output", output, "--resume")
@@ -88,7 +88,7 @@ def test_an_earlier_run_goes_on_with_its_score(cli, model: Path, pictures: Path,
     assert lines[-1]["map_score"]["pictures"] == 2
 
 
-def test_commands_name_each_other(cli, model: Path, pictures: Path) -> None:
+def test_commands_refer_to_each_other(cli, model: Path, pictures: Path) -> None:
     told = cli("segment", pictures, "--model", "digits-cnn").err
     assert "model 'digits-cnn' predicts classes, not a class for each pixel; use trninfer classify" in told
     assert "use trninfer detect" in cli("segment", pictures, "--model", "digits-detect").err

@@ -80,7 +80,7 @@ def unpacked(path: Path) -> dict[str, str]:
         return {name: archive.read(name).decode() for name in archive.namelist()}
 
 
-def test_on_the_simulator_it_says_so_and_measures_nothing(cli, few) -> None:
+def test_self_test_on_the_simulator_measures_nothing(cli, few) -> None:
     outcome = cli("doctor", "--selftest", "--target", "trn1")
     assert outcome.status == 0 and "4 checks: all passed" in outcome.out
     assert "SIMULATOR: nothing ran on a chip; all times are predicted" in outcome.out
@@ -119,7 +119,7 @@ def test_forms_for_programs(cli, few, one_network) -> None:
     assert [line["type"] for line in lines if line["type"] != "machine"] == ["selftest"] + ["kernel"] * 2 + ["network"]
 
 
-def test_on_a_chip_measured_and_predicted_stand_apart(cli, chip, few, request) -> None:
+def test_measured_and_predicted_times_are_separate(cli, chip, few, request) -> None:
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--format", "json", "--quiet")
     told = json.loads(outcome.out)
     assert outcome.status == 0 and told["backend"] == "neuron" and told["note"] is None
@@ -154,7 +154,7 @@ def test_on_a_chip_measured_and_predicted_stand_apart(cli, chip, few, request) -
         ("die", 3, "ended during run"),
     ],
 )
-def test_a_chip_that_fails_leaves_an_archive_that_says_how(
+def test_a_failing_chip_leaves_an_archive_with_the_failure(
     cli, nrt_chip, few, one_network, fault, status, told
 ) -> None:
     nrt_chip.setenv("STAND_IN_NRT", fault)
@@ -214,7 +214,7 @@ def test_a_kernel_that_only_the_older_front_end_takes_is_reported(cli, torch_chi
     assert "front end of NKI 0.6: compiles" in outcome.out
 
 
-def test_a_network_whose_one_launch_fails_goes_on_in_smaller_ones(cli, torch_chip, few) -> None:
+def test_a_network_whose_launch_fails_continues_in_smaller_launches(cli, torch_chip, few) -> None:
     torch_chip.setenv("STAND_IN_NKI", "large:100")
     outcome = cli("doctor", "--selftest", "--target", "trn2", "--format", "json")
     networks = json.loads(outcome.out)["networks"]
@@ -284,7 +284,7 @@ def test_compile_only_without_a_compiler_is_status_3(cli, few, monkeypatch) -> N
     assert list(few.iterdir()) == []
 
 
-def test_doctor_names_compile_only_where_only_the_chip_is_missing(cli, compiler) -> None:
+def test_doctor_suggests_compile_only_if_only_the_chip_is_missing(cli, compiler) -> None:
     rows = {row["check"]: row["detail"] for row in json.loads(cli("doctor", "--format", "json").out)["doctor"]}
     assert rows["without a chip"].startswith("trninfer doctor --selftest --compile-only")
 

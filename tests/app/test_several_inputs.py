@@ -174,7 +174,7 @@ def test_missing_input_is_named(cli, folder: Path, monkeypatch, words: list[str]
     assert re.search(says, outcome.err), outcome.err
 
 
-def test_other_commands_say_where_such_a_network_runs(cli, folder: Path) -> None:
+def test_other_commands_name_the_command_for_several_inputs(cli, folder: Path) -> None:
     np.save(folder / "x.npy", np.zeros((1, 4), np.float32))
     outcome = cli("ffnn", "--data", folder / "x.npy", "--model", folder / "net.safetensors")
     assert outcome.status == 2 and "trninfer classify --input NAME=FILE" in outcome.err

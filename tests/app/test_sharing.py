@@ -153,7 +153,7 @@ def test_rows_over_a_cluster_from_python(ray) -> None:
     assert trninfer.predict(rows, backend="sim", batch_size=4, cluster="auto", cores=2) == one
 
 
-def test_a_run_over_workers_goes_on_from_an_earlier_one(cli, pictures, picture_model, tmp_path) -> None:
+def test_a_run_with_workers_resumes_an_earlier_run(cli, pictures, picture_model, tmp_path) -> None:
     arguments = ("--model", picture_model, "--batch-size", 1, "--format", "csv", "--backend", "sim")
     whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
     cli("classify", pictures, *arguments, "--output", whole)
@@ -163,7 +163,7 @@ def test_a_run_over_workers_goes_on_from_an_earlier_one(cli, pictures, picture_m
 
 
 @pytest.mark.slow
-def test_a_picture_piped_in_goes_to_a_worker(cli, ray, pictures, picture_model, monkeypatch) -> None:
+def test_a_picture_from_standard_input_is_sent_to_a_worker(cli, ray, pictures, picture_model, monkeypatch) -> None:
     with (pictures / "0.png").open("rb") as file:
         monkeypatch.setattr("sys.stdin", os.fdopen(os.dup(file.fileno())))
         outcome = cli("classify", "-", "--model", picture_model, "--cluster", "auto", *SIM_JSON)
@@ -244,7 +244,7 @@ def test_more_cores_than_there_are(cli, chip, feature_model, data, monkeypatch) 
     assert outcome.status == 3 and "3 NeuronCores were requested, but only 2 are visible (4-5)" in outcome.err
 
 
-def test_a_core_that_is_taken_is_status_3(cli, chip, feature_model, data) -> None:
+def test_a_core_in_use_has_exit_status_3(cli, chip, feature_model, data) -> None:
     chip("lose")
     outcome = cli("ffnn", "--data", data, "--model", feature_model, "--cores", 2, "--quiet")
     assert outcome.status == 3 and "is taken" in outcome.err and "Traceback" not in outcome.err

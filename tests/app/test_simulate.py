@@ -83,7 +83,7 @@ def test_findings_are_printed_and_end_with_1(folder):
 
 
 @pytest.mark.slow
-def test_the_flag_for_faults_may_say_which(folder):
+def test_the_sanitize_option_may_select_kinds(folder):
     text = (folder / "kernel.py").read_text(encoding="utf-8").replace("operand0=2.0", "operand0=3e38")
     (folder / "large.py").write_text(text, encoding="utf-8")
     done = start(folder, "--lines", "0", "--sanitize=numeric", "large.py", "--sanitize=mine")
@@ -158,7 +158,7 @@ def start_away(folder, before, after=""):
         pytest.param("", "sys.stderr = None", marks=pytest.mark.slow),
     ],
 )
-def test_files_go_where_they_were_asked_for_whatever_the_script_does(folder, before, after):
+def test_files_are_written_to_the_given_paths_whatever_the_script_does(folder, before, after):
     place, done = start_away(folder, before, after)
     assert "Traceback" not in done.stderr and done.returncode in (0, 1)
     assert json.loads((place / "t.json").read_text())["traceEvents"] and "doubled" in (place / "r.html").read_text()

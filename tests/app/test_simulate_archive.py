@@ -43,7 +43,7 @@ def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=wide, check=False)
 
 
-def test_launches_stand_beside_the_archive_each_time_in_its_column(folder: Path) -> None:
+def test_launches_and_archive_have_separate_columns(folder: Path) -> None:
     done = start(folder, "--compare-archive", "a.zip", "kernel.py")
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
     lines = done.stderr.splitlines()

@@ -44,7 +44,7 @@ def test_the_axis_of_one_channel_may_be_there(tmp_path: Path) -> None:
     assert read_arrays(str(tmp_path / "x.npy"), spec("HW", channels=1)).shape == (6, 1, 5, 4)
 
 
-def test_an_archive_and_arrays_that_lie_by_columns(tmp_path: Path) -> None:
+def test_archives_and_column_major_arrays_are_read(tmp_path: Path) -> None:
     values = numbers(2, 3, 5, 4)
     np.savez_compressed(tmp_path / "x.NPZ.npz", x=values, other=np.zeros(3))
     np.testing.assert_array_equal(read_arrays(str(tmp_path / "x.NPZ.npz"), spec()), values.astype(np.float32))

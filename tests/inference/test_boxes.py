@@ -134,7 +134,7 @@ def test_boxes_are_what_loops_find(case, confidence, most):
         assert found.keypoints == pytest.approx(points)
 
 
-def test_ended_rows_are_taken_as_they_are():
+def test_rows_of_end_to_end_detectors_are_not_suppressed():
     rows = np.array(
         [[0, 0, 9, 9, 0.3, 1], [1, 1, 9, 9, 0.9, 0], [0, 0, 9, 9, 0.8, 7], [0, 0, 1, 1, 0.2, 0]], np.float32
     )

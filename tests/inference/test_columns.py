@@ -46,7 +46,7 @@ def test_the_one_column_of_text_is_the_id_and_that_is_reported() -> None:
     assert read("1,2\n3,4\n").sides is None
 
 
-def test_numbers_of_columns_where_there_is_no_header() -> None:
+def test_columns_are_numbers_without_a_header() -> None:
     rows = read("7,1,2\n8,3,4\n", id_column="0", features=("2", "1"))
     assert values(rows) == [[2, 1], [4, 3]] and rows.sides.ids == ["7", "8"]
 

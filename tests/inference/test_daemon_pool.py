@@ -11,7 +11,7 @@ import pytest
 from trninfer.inference.daemon_pool import DaemonPool, wait_for
 
 
-def test_results_and_errors_come_back() -> None:
+def test_results_and_errors_are_returned() -> None:
     pool = DaemonPool(2, "test")
     results = [pool.submit(lambda number=number: 6 // number) for number in (1, 2, 0, 3)]
     assert [results[position].result(60) for position in (0, 1, 3)] == [6, 3, 2]

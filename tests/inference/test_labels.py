@@ -53,7 +53,7 @@ def test_labels_of_any_kind(write, name: str, content: bytes | str) -> None:
     assert labels.dtype == np.int32 and labels.tolist() == [2, 0, 1]
 
 
-def test_a_label_comes_before_the_number_of_one(write) -> None:
+def test_a_label_takes_precedence_over_a_number(write) -> None:
     assert read_labels(write("y.txt", "5\n7\n"), 2, ("7", "6", "5")).tolist() == [2, 0]
     assert read_labels(write("y.json", "[5, 7]"), 2, ("7", "6", "5")).tolist() == [2, 0]
     assert read_labels(write("y.txt", "a\na\n"), 2, ("a", "a")).tolist() == [0, 0]

@@ -78,7 +78,7 @@ def test_boxes_in_the_picture() -> None:
     assert found.corners[1] == pytest.approx([60 - reach, 16 - reach, 64, 16 + reach], abs=1e-4)  # clipped at the edge
 
 
-def test_corners_where_the_picture_is_squashed() -> None:
+def test_corners_in_a_squashed_picture() -> None:
     """A square standing on a corner becomes a rhombus, not a rectangle, when one axis is stretched."""
     rows = np.array([[16, 16, 8, 8, 0.9, 0.1, math.pi / 4]], np.float32).T
     found = move_to_picture(find_boxes(HEAD, (32, 32), rows, {}, Limits(0.25, 0.7, 300)), Frame(128, 32, 32, 32, 0, 0))

@@ -49,7 +49,7 @@ def test_no_two_resources_look_alike(mode: str, vision: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_text_and_fills_stand_out(mode: str) -> None:
+def test_text_and_fills_have_enough_contrast(mode: str) -> None:
     surfaces, resources = MODES[mode]
     for background in ("page", "card"):
         for text in ("ink", "soft", "faint", "good", "bad", "accent"):

@@ -42,7 +42,7 @@ def test_tables_of_names(tmp_path: Path, name: str, text: str) -> None:
     assert labels.class_of("sub/b.png") == 1 and labels.class_of("c.png") is None
 
 
-def test_file_names_that_stand_for_two_pictures_stand_for_none(tmp_path: Path) -> None:
+def test_ambiguous_file_names_match_no_picture(tmp_path: Path) -> None:
     (tmp_path / "l.csv").write_text("x/a.png,cat\ny/a.png,dog\n")
     labels = PictureLabels(str(tmp_path / "l.csv"), LABELS)
     assert [labels.class_of(name) for name in ("x/a.png", "y/a.png", "z/a.png")] == [0, 1, None]

@@ -45,7 +45,7 @@ def test_decoding_ahead_keeps_order_and_bounds() -> None:
         assert taken == 40
 
 
-def test_decoding_ahead_ends_when_nobody_wants_more() -> None:
+def test_decoding_ahead_stops_with_the_consumer() -> None:
     def decode(number: int) -> np.ndarray:
         return np.zeros(1)
 
@@ -170,7 +170,7 @@ def test_batches_are_full_but_for_the_last(
     assert batches.problems[0].message.startswith("not a picture in a known format")
 
 
-def test_a_picture_that_takes_too_long_costs_none_of_the_others() -> None:
+def test_a_slow_picture_does_not_affect_the_others() -> None:
     go = threading.Event()
 
     def decode(number: int) -> np.ndarray:

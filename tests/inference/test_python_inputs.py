@@ -160,7 +160,7 @@ def test_batches_leave_out_what_cannot_be_used(tmp_path: Path) -> None:
     assert read([PathOnly(path)])[2] == [(0, "holds 2 arrays; expected one")]
 
 
-def test_no_more_is_taken_than_batches_need() -> None:
+def test_inputs_are_read_lazily() -> None:
     taken = []
 
     def pictures():

@@ -31,7 +31,7 @@ def spoiled(*positions: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("bad", [(), (0,), (1, 3), (0, 1, 2, 3)])
-def test_the_others_are_answered_as_alone(session: Session, bad: tuple[int, ...]) -> None:
+def test_other_inputs_are_answered_as_in_a_batch_of_one(session: Session, bad: tuple[int, ...]) -> None:
     good = [position for position in range(4) if position not in bad]
     (answer,) = PatientSession(session).stream([spoiled(*bad)])
     assert answer.size == len(good) and sorted(answer.failures) == list(bad)
@@ -46,7 +46,7 @@ def test_the_others_are_answered_as_alone(session: Session, bad: tuple[int, ...]
         )
 
 
-def test_a_plain_session_gives_up(session: Session) -> None:
+def test_a_plain_session_raises_the_overflow(session: Session) -> None:
     with pytest.raises(OverflowedError):
         list(session.stream([spoiled(1)]))
     (nothing,) = PatientSession(session).stream([FINE[:0]])
@@ -76,7 +76,7 @@ def test_as_many_labels_as_there_are(feature_model: Path) -> None:
         assert len(result.predictions[0].top) == shown
 
 
-def test_no_more_is_taken_once_it_was_stopped(session: Session) -> None:
+def test_no_batches_are_read_after_a_stop(session: Session) -> None:
     stopped, taken = threading.Event(), []
 
     def batches():

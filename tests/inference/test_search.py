@@ -135,7 +135,7 @@ def test_recursive(folder: Path) -> None:
     assert find_pictures([f"{folder}/s*"], recursive=True)[0] == found[-2:]
 
 
-def test_recursive_search_ends_where_links_lead_in_circles(folder: Path) -> None:
+def test_recursive_search_ends_at_circular_links(folder: Path) -> None:
     for name in ("one", "two"):
         (folder / "sub" / name).symlink_to(folder, target_is_directory=True)
     (folder / "self.png").symlink_to("self.png")

@@ -71,7 +71,7 @@ def test_a_file_that_is_too_large_is_not_sent(names, monkeypatch) -> None:
     assert list(sources) == [] and "the limit for a picture file" in sources.problems[0].message
 
 
-def test_pictures_that_take_too_long_where_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_that_take_too_long_when_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = [np.zeros(SPEC.shape, np.float32)] * 2
     decode, go = shipping._decode, threading.Event()
 

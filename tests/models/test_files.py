@@ -44,7 +44,7 @@ def test_the_safetensors_library_reads_our_files(saved: Path) -> None:
         np.testing.assert_array_equal(tensor, tensors()[name])
 
 
-def test_the_same_model_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
+def test_equal_models_have_equal_files(saved: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.safetensors"
     save_model(again, NETWORK, tensors(), {"trained_on": "nothing"})
     assert again.read_bytes() == saved.read_bytes()

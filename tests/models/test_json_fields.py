@@ -33,7 +33,7 @@ def test_missing_fields_have_their_defaults_and_lists_become_tuples() -> None:
     assert plate == Plate(3, "n", 0.5, True, (1, 2), ())
 
 
-def test_a_whole_number_is_a_float_where_one_is_wanted() -> None:
+def test_an_integer_is_accepted_as_a_float() -> None:
     weight = fill(Plate, "p", {**GIVEN, "weight": 2}).weight
     assert weight == 2.0 and isinstance(weight, float)
 

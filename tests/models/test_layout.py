@@ -14,7 +14,7 @@ channels = st.sampled_from([1, 3, 5, 14, 15, 42, 43, 64, 65, 127, 128, 129])
 
 @settings(deadline=None, max_examples=40)
 @given(channels, st.sampled_from([1, 2, 127, 128, 129, 257]), st.integers(1, 5))
-def test_every_weight_is_where_the_definition_puts_it(in_channels: int, out_channels: int, kernel_size: int) -> None:
+def test_weights_are_laid_out_as_defined(in_channels: int, out_channels: int, kernel_size: int) -> None:
     rng = np.random.default_rng(1)
     w = rng.standard_normal((out_channels, in_channels, kernel_size, kernel_size)).astype(np.float32)
     bias = rng.standard_normal(out_channels).astype(np.float32)
@@ -41,7 +41,7 @@ def test_every_weight_is_where_the_definition_puts_it(in_channels: int, out_chan
 
 
 @pytest.mark.parametrize(("groups", "each_in", "each_out"), [(32, 4, 4), (3, 50, 20), (200, 1, 1), (2, 130, 140)])
-def test_groups_stand_on_the_diagonal(groups: int, each_in: int, each_out: int) -> None:
+def test_groups_are_on_the_diagonal(groups: int, each_in: int, each_out: int) -> None:
     """Multiplying by a step of a section, restricted to its columns, equals the convolution's matrix at that tap."""
     w = np.random.default_rng(1).standard_normal((groups * each_out, each_in, 3, 1)).astype(np.float32)
     packed, _ = pack_conv2d(w, np.zeros(len(w), np.float32), groups)

@@ -61,7 +61,7 @@ def test_a_bundled_network_has_its_samples_and_others_random_numbers() -> None:
     np.testing.assert_array_equal(other.inputs, own_calibration(NETWORK).inputs)
 
 
-def test_workers_are_sent_the_inputs_alone() -> None:
+def test_workers_receive_only_the_inputs() -> None:
     given = calibration(2)
     given.trace(model_of(NETWORK))
     sent = pickle.loads(pickle.dumps(given))

@@ -20,18 +20,18 @@ def no_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRNINFER_BACKEND", "")
 
 
-def test_auto_takes_the_simulator_and_says_why() -> None:
+def test_auto_selects_the_simulator_with_a_reason() -> None:
     assert decide("auto") == Choice("sim", "no Neuron device; nki: not installed")
     assert decide("sim").backend == "sim"
 
 
-def test_auto_looks_for_no_packages_where_there_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_does_not_search_for_packages_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "neuron_devices", lambda: ())
     monkeypatch.setattr(environment, "find_way", lambda: pytest.fail("looked for packages"))
     assert decide("auto") == Choice("sim", environment.NO_DEVICE)
 
 
-def test_auto_takes_the_chip_where_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_selects_the_chip_if_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "find_way", lambda: environment.Way("nki.runtime", ()))
     assert decide("auto").backend == decide("neuron").backend == "neuron"
     assert decide("sim").backend == "sim"
@@ -51,7 +51,7 @@ def test_options_reach_the_neuron_backend(monkeypatch: pytest.MonkeyPatch) -> No
     assert choose_backend("sim", warmup=2).info.name == "sim"
 
 
-def test_neuron_says_what_is_missing_and_how_to_install_it() -> None:
+def test_neuron_reports_missing_packages_and_how_to_install_them() -> None:
     with pytest.raises(BackendUnavailable, match=r"no Neuron device; nki: not installed .*pip install"):
         choose_backend("neuron")
 

@@ -106,7 +106,7 @@ def test_the_limit_is_half_of_what_the_launch_had(model) -> None:
     assert f"at most {count // 2:,} instructions" in told[0]
 
 
-def test_a_network_that_cannot_be_halved_goes_on_layer_by_layer() -> None:
+def test_a_network_that_cannot_be_halved_falls_back_to_layers() -> None:
     model = load_model("digits-ffnn")
     x = np.random.default_rng(5).uniform(0, 16, (3, 64)).astype(np.float32)
     _, result, _, told = run(model, x, lambda name, launched: CompileError("no") if len(launched) == 1 else None)

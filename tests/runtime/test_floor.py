@@ -51,7 +51,7 @@ def test_multiply_accumulates_bound_a_large_batch(dtype: str, passes: int, left:
     assert floor.latency_us == pytest.approx((beside_work() + passes * work / 128**2 / 2.4) / 1000)
 
 
-def test_minimal_filtering_is_not_taken_on_trn1_by_squares_or_in_16_bits() -> None:
+def test_minimal_filtering_is_excluded_on_trn1_for_squares_and_16_bits() -> None:
     network = Network("n", image(64, 6), (Conv2d("a", 64, 128, (3, 3)), Flatten("f")), (), Output("values"))
     trn1 = [
         floor_of(network, dtype, 5000, "trn1").latency_us - beside_work("trn1") / 1000

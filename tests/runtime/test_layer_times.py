@@ -25,7 +25,7 @@ def timed(batch: int) -> Run:
 
 
 @pytest.mark.parametrize("batch", [1, pytest.param(200, marks=pytest.mark.slow)])
-def test_layers_come_one_after_another_and_fill_the_launch(batch: int) -> None:
+def test_layer_times_are_contiguous_and_fill_the_launch(batch: int) -> None:
     run = timed(batch)
     assert run.parts is not None and len(run.parts.spans) >= len(NAMES)
     assert [name for name, _, _ in run.parts.spans] == NAMES * (len(run.parts.spans) // len(NAMES))

@@ -47,7 +47,7 @@ def test_a_file_is_imported_once_and_kept(tmp_path: Path, cache: Path, imports: 
     assert len(notes) == 2 and all(command in note and "\n" not in note for note in notes)
 
 
-def test_a_changed_file_or_configuration_is_imported_anew(tmp_path: Path, cache: Path, imports: list[Path]) -> None:
+def test_a_changed_file_or_configuration_is_imported_again(tmp_path: Path, cache: Path, imports: list[Path]) -> None:
     open_model(save(tmp_path))
     changed = open_model(save(tmp_path, 2.0))
     assert max(array.max() for array in changed.tensors.values()) == 22

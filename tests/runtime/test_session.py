@@ -133,7 +133,7 @@ def test_shapes_count_all_inputs_and_shares_make_one() -> None:
     assert result.total_us == pytest.approx(sum(layer.latency_us for layer in result.layers))
 
 
-def test_time_needs_no_values_and_gives_the_same_rows() -> None:
+def test_time_from_shapes_returns_the_same_rows() -> None:
     for network in (FEATURES, PICTURES):
         assert session(network).time(10).layers == session(network).run(inputs(network, 10)).layers
 
@@ -162,7 +162,7 @@ def test_a_time_is_computed_once_for_a_shape(monkeypatch: pytest.MonkeyPatch) ->
     assert len(set(map(id, asked))) == 14  # a batch of one has a different shape
 
 
-def test_batches_are_taken_one_at_a_time_and_progress_is_reported() -> None:
+def test_batches_are_read_lazily_and_progress_is_reported() -> None:
     events: list[object] = []
 
     def batches() -> Iterator[np.ndarray]:

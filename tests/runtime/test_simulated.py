@@ -20,7 +20,7 @@ def test_the_simulator_is_refused_beside_the_loaded_package(monkeypatch: pytest.
         choose_backend("sim")
 
 
-def test_what_reports_say_of_it() -> None:
+def test_backend_info_of_the_simulator() -> None:
     expected = BackendInfo("sim", "trn1", "predicted", "predicted", has_layer_times=True)
     assert choose_backend("sim", "trn1").info == expected
     assert open_for_worker("trn1", progress=print, warn=print).info == expected
@@ -35,7 +35,7 @@ def test_timing_needs_no_values_and_is_the_same() -> None:
     assert timed.time == launch.time and timed.outputs == () and launch.timeline is None
 
 
-def test_timelines_are_kept_where_asked_for_without_outputs() -> None:
+def test_timelines_are_kept_on_request_without_outputs() -> None:
     a = np.zeros((4, 4), np.float32)
     timeline = SimulatedBackend("trn2", keep_timelines=True).launch(kernels.transpose, a).timeline
     assert timeline.outputs == () and timeline.timeline  # type: ignore[attr-defined]

@@ -58,7 +58,7 @@ def test_the_best_of_each_network_target_and_dtype() -> None:
     assert {p.within_limit for p in found} == {None}
 
 
-def test_the_best_is_within_the_limit_where_there_is_one() -> None:
+def test_the_best_point_respects_the_latency_limit() -> None:
     found = marked([point(1, 10), point(2, 15), point(4, 20), point(1, 50, "b")], 15)
     assert [(p.within_limit, p.best) for p in found] == [(True, False), (True, True), (False, False), (False, False)]
 

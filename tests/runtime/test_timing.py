@@ -27,7 +27,7 @@ def test_sum_is_unknown_if_the_value_of_one_batch_is() -> None:
     assert (row.flops, row.hbm_bytes, row.bound_by, row.share) == (101, 1001, "tensor", 1.0)
 
 
-def test_the_longest_batch_says_what_bounds_a_row_and_in_which_form_it_ran() -> None:
+def test_bound_and_form_of_a_row_are_those_of_the_longest_batch() -> None:
     totals = Totals(ROWS[:1])
     for latency, bound, form in ((10.0, "dma", "direct"), (30.0, None, "pairs"), (20.0, "tensor", "squares")):
         totals.add(1, [LaunchTime(latency, bound_by=bound, form=form)])

@@ -4,7 +4,7 @@ import pytest
 from trninfer.runtime.tolerances import DTYPES, SOURCES, kernel_tolerance, network_tolerance
 
 
-def test_simulated_answers_are_held_to_rounding_alone() -> None:
+def test_tolerance_on_the_simulator_covers_only_rounding() -> None:
     assert [kernel_tolerance(dtype) for dtype in DTYPES] == [1e-5, 5e-3, 4e-2, 0.125]
     assert [network_tolerance(dtype) for dtype in DTYPES] == pytest.approx([1e-4, 1e-2, 5e-2, 0.3125])
 
@@ -16,6 +16,6 @@ def test_the_chip_is_granted_its_own_errors(dtype: str) -> None:
     assert network_tolerance(dtype, measured=True) > network_tolerance(dtype)
 
 
-def test_every_source_says_why() -> None:
+def test_every_source_of_error_has_a_reason() -> None:
     assert all(source.why and len(source.shares) == len(DTYPES) for source in SOURCES)
     assert {source.what for source in SOURCES if not source.chip_only} == {"rounding"}

@@ -19,7 +19,7 @@ print(copied(np.ones((4, 3), np.float32)).sum())
 """
 
 
-def test_a_line_for_each_launch_goes_to_standard_error(tmp_path):
+def test_a_line_for_each_launch_is_written_to_standard_error(tmp_path):
     """Run as a separate command."""
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "trninfer.simulator", "script.py"]

@@ -90,7 +90,7 @@ def pytest_in(folder, *options):
     return done.stdout + done.stderr
 
 
-def test_an_import_without_the_flag_says_which_one_it_takes(tmp_path):
+def test_an_import_without_the_flag_names_the_flag(tmp_path):
     (tmp_path / "test_kernels.py").write_text("import nki\n\n\ndef test():\n    pass\n", encoding="utf-8")
     assert "pass --nki-simulator" in pytest_in(tmp_path)
     (tmp_path / "conftest.py").write_text("import nki.isa\n", encoding="utf-8")

@@ -39,7 +39,7 @@ def test_ways_of_launching_and_forms_are_tried(cli, picture_model) -> None:
     assert "--launches network" in options and "--dtype bfloat16" not in options
 
 
-def test_advice_in_a_terminal_and_where_there_is_none_to_give(cli) -> None:
+def test_advice_in_a_terminal_and_a_note_if_there_is_none(cli) -> None:
     told = cli("bench", "--model", "digits-ffnn", "--advise").out
     assert "digits-ffnn: with a resource twice as fast" in told and "1. the launch takes 10.2 of" in told
     refused = cli("bench", "--kernel", "matmul", "--shape", "m=1,k=1,n=1", "--advise")

@@ -18,7 +18,7 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path / "a.zip"
 
 
-def test_estimates_stand_in_a_column_of_their_own(cli, archive) -> None:
+def test_estimates_have_a_separate_column(cli, archive) -> None:
     outcome = cli("bench", "--compare-archive", archive)
     assert outcome.status == 0, outcome.err
     for text in ("predicted us", "AWS's", "measured,", "30.0", "times the prediction; ours: launch 10.2 us"):

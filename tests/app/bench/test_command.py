@@ -56,7 +56,7 @@ def test_traces(cli, feature_model, tmp_path) -> None:
         assert outcome.status == 2 and outcome.err.startswith("trninfer: --trace") and outcome.out == ""
 
 
-def test_times_of_trn3_come_with_their_warning(cli, feature_model) -> None:
+def test_times_of_trn3_have_a_warning(cli, feature_model) -> None:
     report = cli("bench", "--model", feature_model, "--target", "trn3", "--format", "json").json()
     assert "scaled from trn2" in report["latency_note"]
     shown = cli("bench", "--model", feature_model, "--target", "trn3").out

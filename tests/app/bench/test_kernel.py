@@ -34,7 +34,7 @@ def test_a_row_of_the_kernel_under_its_shape(verify) -> None:
     assert report.verify is None or (report.verify.passed and report.verify.max_abs_error == 0)
 
 
-def test_no_timeline_where_the_backend_keeps_none() -> None:
+def test_no_timeline_if_the_backend_keeps_none() -> None:
     backend = SimulatedBackend("trn2")
     report = Report.on("bench", None, backend.info, "float32")
     assert bench_kernel(report, "transpose", {"m": "1", "n": "1"}, backend, False) == [] and len(report.tables) == 1

@@ -21,7 +21,7 @@ def test_a_kernel_on_the_target_and_in_the_dtype_asked_for() -> None:
     assert report.host_seconds > 0 and report.advice is None and report.suite is None
 
 
-def test_timelines_where_a_file_wants_them(tmp_path) -> None:
+def test_timelines_are_kept_if_a_file_needs_them(tmp_path) -> None:
     for field in ("trace", "report_file"):
         _, timelines = measure(TRANSPOSE, RunOptions(backend="sim", target="trn2", **{field: tmp_path / "f"}), 0.0, {})
         assert [name for name, _ in timelines] == ["transpose"]

@@ -36,7 +36,7 @@ def comparison_of(latency_us: float, baseline_us: float) -> BaselineComparison:
     return compare_documents(now, json.loads(json.dumps(baseline)), Path("base.json"), 0.05)
 
 
-def test_the_section_says_what_was_asked_for() -> None:
+def test_the_section_contains_the_requested_figures() -> None:
     options = RunOptions(batch_size=7)
     assert bench_section(BenchSubject(model="m"), options) == {"kernel": None, "shape": None, "batch_size": 7}
     assert bench_section(BenchSubject(suite="s"), options) == {"kernel": None, "shape": None, "batch_size": None}
@@ -46,7 +46,7 @@ def test_the_section_says_what_was_asked_for() -> None:
     }  # fmt: skip
 
 
-def test_sections_in_json_and_in_lines_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sections_in_json_and_ndjson(capsys: pytest.CaptureFixture[str]) -> None:
     comparison = comparison_of(10.0, 8.0)
     write_bench(report_of(10.0), SECTION, comparison, RunOptions(form="json", quiet=True))
     document = json.loads(capsys.readouterr().out)
@@ -69,7 +69,9 @@ def test_a_machine_format_leaves_tables_to_standard_error(form, capsys: pytest.C
     assert capsys.readouterr().err == ""
 
 
-def test_a_table_goes_to_the_file_with_its_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_comparison_is_written_to_the_file_with_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = RunOptions(output=tmp_path / "o.txt")
     write_bench(report_of(10.0), SECTION, comparison_of(10.0, 10.0), options)
     told = (tmp_path / "o.txt").read_text()

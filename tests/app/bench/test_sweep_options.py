@@ -25,7 +25,7 @@ def test_times_in_every_unit() -> None:
     assert {text: microseconds(text) for text in times} == times
 
 
-def test_values_come_once_in_the_order_given() -> None:
+def test_values_are_unique_in_the_given_order() -> None:
     read = several(one_of(("b", "a")))
     assert read("a,b,a") == ("a", "b") and read(("x",)) == ("x",)  # defaults are not parsed
     assert several(whole(1, 8))("8,1,+1,08") == (8, 1)

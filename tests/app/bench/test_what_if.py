@@ -27,7 +27,7 @@ def test_predictions_change_with_the_constants(cli) -> None:
         assert refused.status == 2 and message in refused.err
 
 
-def test_constants_come_from_a_file(cli, tmp_path) -> None:
+def test_constants_are_read_from_a_file(cli, tmp_path) -> None:
     shape = ("bench", "--kernel", "vector_add", "--shape", "n=1280000", "--format", "json")
     file = tmp_path / "machine.json"
 

@@ -27,7 +27,7 @@ def resumed(path: Path) -> AnswerLog:
     return log
 
 
-def test_answers_of_an_interrupted_run_are_taken_over(tmp_path: Path) -> None:
+def test_answers_of_an_interrupted_run_are_reused(tmp_path: Path) -> None:
     path = tmp_path / "answers"
     log = log_at(path)
     assert not log.holds_answers()
@@ -87,7 +87,7 @@ def test_answers_to_something_else_are_refused(tmp_path: Path, asked: dict, labe
         log_at(path).go_on(asked, labels)
 
 
-def test_a_log_gives_back_what_it_took(tmp_path) -> None:
+def test_a_log_returns_the_stored_answers(tmp_path) -> None:
     given = [answer("one"), answer("two\udcff\n"), answer(3)]
     log = open_log(tmp_path / "x.csv", ASKED, LABELS, False)
     log.append(given[:2])
@@ -103,7 +103,7 @@ def test_a_log_gives_back_what_it_took(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_gives_back_the_shape_of_values(tmp_path) -> None:
+def test_a_log_restores_the_shape_of_values(tmp_path) -> None:
     given = [Prediction("one", None, None, None, (), (1.0, 2.0, 3.0, 4.0), shape=(2, 2))]
     log = open_log(tmp_path / "x.csv", ASKED, (), False)
     log.append(given)

@@ -96,7 +96,7 @@ def test_answers_are_kept_if_the_run_ends(tmp_path: Path, capsys: pytest.Capture
     assert [row["input"] for row in rows_of((tmp_path / "a.csv").read_text())] == ["x", "y", "bad.png"]
 
 
-def test_answers_of_a_report_are_copied_and_it_stands_until_there_is_another(tmp_path: Path) -> None:
+def test_answers_of_a_report_are_copied_and_it_is_kept_until_it_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     write(answer("=x"), form="csv", output=path, csv_safe=True)
     before = path.read_bytes()
@@ -107,7 +107,7 @@ def test_answers_of_a_report_are_copied_and_it_stands_until_there_is_another(tmp
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]  # the old report stays
 
 
-def test_an_interrupted_run_goes_before_the_report_of_an_earlier_one(tmp_path: Path) -> None:
+def test_an_interrupted_run_takes_precedence_over_an_earlier_report(tmp_path: Path) -> None:
     options = AnswerOptions(form="csv", output=tmp_path / "a.csv", quiet=True)
     write(answer("x"), form="csv", output=tmp_path / "a.csv")
     with pytest.raises(ZeroDivisionError), open_answers(options, IDENTITY, LABELS, None) as output:
@@ -283,7 +283,7 @@ def test_a_full_disk_is_reported_and_gone_on_from(process, many, picture_model, 
     assert len(rows_of(target.read_text())) == 40 and not partial.exists()
 
 
-def test_a_reader_that_goes_away_ends_the_run(process, many, picture_model) -> None:
+def test_a_closed_pipe_ends_the_run(process, many, picture_model) -> None:
     running = process("classify", many, "--model", picture_model, "--format", "csv", "--batch-size", 1)
     assert running.stdout is not None and running.stderr is not None
     assert running.stdout.readline() == b"input,label,class_index,probability,error\n"

@@ -36,7 +36,7 @@ def write(path: Path, form: str, *answers: Prediction, command: str = "classify"
     return path
 
 
-def test_answers_come_back_and_errors_are_tried_again(tmp_path: Path) -> None:
+def test_answers_are_restored_and_errors_are_tried_again(tmp_path: Path) -> None:
     given = [answer("x,\r\n.png"), answer("y.png", "a")]
     assert read(write(tmp_path / "a.ndjson", "ndjson", *given), "ndjson") == given
     found = read(write(tmp_path / "a.csv", "csv", *given), "csv")

@@ -108,7 +108,7 @@ def state_of(path: Path, check: str) -> dict | None:
     return states.take(str(path))
 
 
-def test_a_state_is_taken_when_the_file_is_handed_out(tmp_path: Path) -> None:
+def test_a_state_is_recorded_when_the_file_is_yielded(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(b"before")
     states = FileStates([str(tmp_path / "a"), str(tmp_path / "b")], "stat")
@@ -164,7 +164,7 @@ def test_an_answer_of_a_report_is_older_than_the_report(tmp_path: Path) -> None:
         FileStates([path], "hash").is_current(path, {"before": 1000}, True)
 
 
-def test_a_name_in_a_report_may_stand_for_several_files(tmp_path: Path) -> None:
+def test_a_name_in_a_report_may_refer_to_several_files(tmp_path: Path) -> None:
     as_byte, as_text = os.fsdecode(os.fsencode(tmp_path) + b"/\xff"), str(tmp_path / "\\xff")
     for path, changed in ((as_byte, 1000), (as_text, 2000)):
         Path(path).touch()

@@ -73,7 +73,7 @@ def lines_of(width: int, monkeypatch: pytest.MonkeyPatch, columns=COLUMNS, wide:
     return to_text(lambda console: print_rows(console, "the title", columns, wide), None).splitlines()
 
 
-def test_columns_are_beside_each_other_where_there_is_room(monkeypatch) -> None:
+def test_columns_are_side_by_side_if_they_fit(monkeypatch) -> None:
     title, head, rule, *rows = lines_of(100, monkeypatch)
     assert title == "the title" and set(rule) == {"-"}
     assert head.split() == ["name", "us", "bound", "by", "bytes", "kernel"]
@@ -157,7 +157,7 @@ def test_cells_hold_no_control_characters() -> None:
     assert to_text(lambda console: print_line(console, "[b]\x07"), None) == "[b]\\x07\n"
 
 
-def test_records_are_lines_where_a_table_does_not_fit(monkeypatch) -> None:
+def test_records_are_printed_as_lines_if_a_table_does_not_fit(monkeypatch) -> None:
     rows: list[tuple] = [("nki", "wrong", "a long reason that " * 4), ("numpy", 7, "2.0")]
     monkeypatch.setenv("COLUMNS", str(TIGHT))
     lines = render_records("the title", ("check", "status", "detail"), rows, None).splitlines()

@@ -26,7 +26,7 @@ def test_no_path_no_page(tmp_path) -> None:
     assert "net: a batch of 1" in page.text and [launch[0] for launch in page.data()["launches"]] == ["conv"]
 
 
-def test_a_page_of_launches_numbers_those_that_come_again() -> None:
+def test_repeated_launches_are_numbered() -> None:
     run = simulator.run(kernels.kernel("transpose"), simulator.TensorSpec((3, 5), "float32"), functional=False)
     other = simulator.run(kernels.kernel("argmax"), simulator.TensorSpec((3, 8), "float32"), functional=False)
     page = Page(page_of_launches("script.py", [run, other, run], 1.5))

@@ -8,7 +8,7 @@ from trninfer.app.reports import html_charts as charts
 from trninfer.app.reports.report import LayerTable
 
 
-def test_a_layer_at_a_roof_lies_on_its_line() -> None:
+def test_a_layer_at_a_roof_is_drawn_on_its_line() -> None:
     """A layer that takes ten microseconds at the PE array's peak, and one at the HBM bandwidth."""
     limits = {roof.name: roof.value for roof in charts.roofs("trn2", "bfloat16")}
     assert limits["PE array, 16 bits"] == 2 * 128 * 128 * 2.4e9 and "PE array, float32" not in limits
@@ -33,7 +33,7 @@ def test_a_layer_at_a_roof_lies_on_its_line() -> None:
     assert "not on the chart: still" in source
 
 
-def test_labels_do_not_cover_each_other() -> None:
+def test_labels_do_not_overlap() -> None:
     layers = tuple(layer(f"layer number {i}", flops=4_000_000 + 1000 * i) for i in range(30))
     page = Page(charts.roofline([LayerTable("t", "", layers)], "trn2", "float32", "predicted"))
     labels = [text for text in page.all("text") if text.get("class") == "point-label"]
@@ -86,7 +86,7 @@ def test_points_are_of_the_time_in_which_a_layer_works() -> None:
     assert busy.share == pytest.approx(6 / 33) and without == ["b/moves", "b/computes", "b/no time", "b/hidden"]
 
 
-def test_a_ring_is_where_the_array_did_more_than_the_model_counts() -> None:
+def test_a_ring_marks_layers_with_additional_array_operations() -> None:
     def rings(hardware: float) -> int:
         row = layer(flops=1000, hardware_flops=round(1000 * hardware), active_us=1.0)
         page = Page(charts.roofline([LayerTable("t", "", (row,))], "trn2", "float32", "predicted"))
@@ -96,7 +96,7 @@ def test_a_ring_is_where_the_array_did_more_than_the_model_counts() -> None:
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-def test_a_roof_ends_where_it_meets_the_other(target: str) -> None:
+def test_a_roof_ends_at_the_intersection(target: str) -> None:
     source = charts.roofline([LayerTable("t", "", (layer(),))], target, "float32", "predicted")
     roofs = [line for line in Page(source).all("line") if str(line.get("class")).startswith("roof")]
     assert [line["class"] for line in roofs] == ["roof", "roof lesser", "roof", "roof lesser"]

@@ -55,7 +55,7 @@ def test_the_page_needs_nothing_else(bench_page) -> None:
         assert not re.search(r"https?:|//[a-z]+\.|url\(|@import|fetch\(|XMLHttpRequest", source)
 
 
-def test_the_page_says_what_the_report_says(bench_page) -> None:
+def test_the_page_contains_the_figures_of_the_report(bench_page) -> None:
     page, document = bench_page
     for row in document["layers"]:
         assert row["name"] in page.text and row["kernel"] in page.text and microseconds(row["latency_us"]) in page.text

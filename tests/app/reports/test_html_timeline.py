@@ -91,7 +91,7 @@ def test_spans_of_one_cell_or_that_overlap_are_one_block() -> None:
     assert timeline.merge([], 1.0) == []
 
 
-def test_launches_come_after_each_other_and_engines_in_order() -> None:
+def test_launches_are_consecutive_and_engines_are_in_order() -> None:
     first = make_run(event("dma store 0", 0, 4), event("gpsimd", 1, 2), event("tensor", 0, 5), latency_us=15.0)
     second = make_run(event("tensor", 2, 9, "later"), event("dma load 3", 0, 1))
     found = timeline.collect([("a", first), ("b", second)])
@@ -143,7 +143,7 @@ def test_a_real_launch_is_as_busy_as_the_simulator_says() -> None:
     assert "kernels/transpose.py" in lines and not any(line.startswith("/") for line in lines)
 
 
-def test_the_section_says_so_where_all_is_drawn() -> None:
+def test_the_section_states_that_all_instructions_are_drawn() -> None:
     found = timeline.collect([("a<b", make_run(event("scalar", 0, 10_000), latency_us=20.0))])
     page = Page(timeline.timeline_section(found, "the note", "predicted"))
     assert "All 1 instructions are drawn, each as a separate block." in page.text and "the note" in page.text

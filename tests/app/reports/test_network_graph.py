@@ -68,7 +68,7 @@ def test_edges_join_what_is_read_with_its_reader() -> None:
     assert all(any(end == pytest.approx(each, abs=0.2) for each in wanted) for end in ends)
 
 
-def test_times_say_where_they_are_from_and_colour_the_boxes() -> None:
+def test_times_have_their_kind_and_colour_the_boxes() -> None:
     for kind in ("predicted", "measured"):
         shown = boxes(draw(kind))
         words = {name: [text.text for text in group.iter(f"{SVG}text")] for name, group in shown.items()}

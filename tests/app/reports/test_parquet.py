@@ -75,7 +75,7 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path) -> None:
         write_parquet(tmp_path / "no" / "x.parquet", [], option="--answers")
 
 
-def test_without_pyarrow_it_says_what_to_install(monkeypatch) -> None:
+def test_missing_pyarrow_is_reported_with_the_package_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pyarrow, which is not installed \(pip install .*\)"):
         import_pyarrow()

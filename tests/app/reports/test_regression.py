@@ -79,7 +79,7 @@ def test_many_small_losses_do_not_pass_as_a_total(cli, feature_model, baseline) 
     assert not any(row["status"] == "regression" for row in section["rows"]) and section["change"] > 0.05
 
 
-def test_rows_that_went_are_reported_where_they_stood(cli, feature_model, baseline) -> None:
+def test_removed_rows_are_reported_in_their_place(cli, feature_model, baseline) -> None:
     def edit(document) -> None:
         old = {**document["layers"][1], "name": "old.step", "latency_us": 1.0}
         document["layers"].insert(2, old)

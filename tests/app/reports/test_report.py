@@ -27,7 +27,7 @@ def test_the_totals_of_a_table() -> None:
     assert table(*rows).times_floor is None and table(layer(latency_error=None), *rows).latency_error is None
 
 
-def test_a_critical_path_is_known_only_where_it_adds_up() -> None:
+def test_a_critical_path_is_reported_only_if_it_adds_up() -> None:
     rows = (
         layer("a", latency_us=30.0, critical={"tensor": 20.0, "launch": 10.0}),
         layer("b", latency_us=10.0004, critical={"tensor": 10.0}),

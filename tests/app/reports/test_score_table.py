@@ -36,7 +36,7 @@ def test_a_few_classes_are_shown_whole() -> None:
     assert not any("no" in row for row in rows if row)  # neither a correct nor a predicted class
 
 
-def test_of_many_classes_the_worst_come_first() -> None:
+def test_many_classes_are_sorted_from_the_worst() -> None:
     count = max(SHOWN_CLASSES, MATRIX_CLASSES) + 5
     labels = [f"c{n}" for n in range(count)]
     lines = shown(scored(labels, [(n, n) for n in range(count)] + [(7, 8)] * 3))

@@ -123,7 +123,7 @@ def test_slow_rows_and_resources_have_colours(monkeypatch) -> None:
     assert "\x1b[36mvector" in text and "\x1b[33mDMA issue" in text
 
 
-def test_measured_layers_have_a_bandwidth_of_the_device_alone() -> None:
+def test_bandwidth_of_measured_layers_uses_the_device_time() -> None:
     host = layer(latency_us=50.0, latency_us_p99=60.0, bound_by=None, mfu=None, hbm_bytes=20_000)
     report = make_report(host, latency_kind="measured", latency_label="measured, host round trip")
     lines = lines_of(report, quiet=False)
@@ -158,7 +158,7 @@ def test_the_chip_beside_the_simulator(error: float) -> None:
     assert lines[-1] == f"compare-backends {told}"
 
 
-def test_a_suite_and_what_stands_beside_a_machine_format() -> None:
+def test_a_suite_and_the_tables_beside_a_machine_format() -> None:
     rows = [SuiteRow("case", 1500.0, 750.0, "student", 2.0, "p99"), SuiteRow("b", 3.0, None, "none", None, "total")]
     report = make_report(tables=[], model="cs149", suite=rows, latency_note="a note")
     lines = lines_of(report, quiet=False)

@@ -75,7 +75,7 @@ def test_health_and_metadata(server: RunningServer) -> None:
     assert "/classify" in server.ask("/openapi.json").json()["paths"]
 
 
-def test_the_page_asks_nobody_else(server: RunningServer) -> None:
+def test_the_page_loads_no_external_resources(server: RunningServer) -> None:
     page = server.ask("/")
     assert page.status == 200 and "default-src 'none'" in page.headers["content-security-policy"]
     assert not re.findall(rb"https?://|src=[\"']|@import", page.body)
@@ -259,7 +259,7 @@ def test_two_ways_to_end_a_body_are_refused_and_no_second_request_is_read(server
     assert b"mutually exclusive" in answer
 
 
-def test_too_much_at_once_is_reported_to_come_back(server: RunningServer, picture: bytes) -> None:
+def test_overload_is_answered_with_retry_after(server: RunningServer, picture: bytes) -> None:
     body, headers = form(*[("x.png", picture)] * 4)
     replies: list[Reply] = []
     with ThreadPoolExecutor(12) as threads:

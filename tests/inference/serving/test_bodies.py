@@ -39,7 +39,7 @@ def test_a_body_of_the_largest_size() -> None:
 
 
 @pytest.mark.parametrize("length", ["7", "0007", str(1 << 62), "9" * 5000])
-def test_a_length_is_believed_where_it_is_too_large(length: str) -> None:
+def test_a_content_length_above_the_limit_is_refused(length: str) -> None:
     async def receive() -> dict:
         raise AssertionError("nothing is read")
 

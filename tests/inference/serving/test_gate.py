@@ -113,7 +113,7 @@ def test_a_refused_request_does_not_reach_the_application() -> None:
     assert ask(gate(inner, TOKEN)[0], "/v2").status == 401 and inner.asked == []
 
 
-def test_a_fault_is_in_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_written_only_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, LOGGER.name)
     found = ask(gate(Inner("before"))[0], "/v2", headers=[("X-Request-Id", "mine")])
     after = ask(gate(Inner("after"))[0], "/v2")

@@ -42,7 +42,7 @@ def test_a_request_in_json() -> None:
     assert [(output.name, output.binary) for output in request.outputs] == [("label", False)]
 
 
-def test_all_outputs_come_where_none_is_named() -> None:
+def test_all_outputs_are_returned_by_default() -> None:
     for asked in ({}, {"outputs": []}):
         assert [output.name for output in parse({"inputs": [TENSOR], **asked}).outputs] == [s.name for s in OUTPUTS]
 

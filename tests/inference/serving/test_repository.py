@@ -103,7 +103,7 @@ def test_models_are_unloaded_and_loaded_again(app: FastAPI, events: list[str]) -
     assert ask(app, "/v2/repository/models/x/load", b"{}").status == 404
 
 
-def test_clients_change_nothing_where_they_may_not(app: FastAPI) -> None:
+def test_clients_cannot_change_a_fixed_repository(app: FastAPI) -> None:
     settings = app.state.server.settings
     object.__setattr__(settings, "model_control", False)
     assert ask(app, "/v2/repository/models/photos/unload", b"{}").status == 403

@@ -34,7 +34,7 @@ def test_tokens_of_several_layers(tmp_path: Path) -> None:
     ends(chain, 27 * 6, tmp_path, batch=1)
 
 
-def test_the_class_token_alone(tmp_path: Path) -> None:
+def test_only_the_class_token(tmp_path: Path) -> None:
     chain = Chain(3, 3, 4)
     image = tokens(chain)
     chain.add("Concat", image, first=chain.weight(1, 1, 6), axis=1)

@@ -94,7 +94,7 @@ FUNCTIONS = [("relu",), ("sigmoid",), ("gelu",), ("clip", 0.0, 6.0), ("clip", -1
 
 @settings(max_examples=50)
 @given(data=st.data())
-def test_any_steps_give_the_same_answers_merged(data: st.DataObject) -> None:
+def test_merged_layers_compute_the_same_outputs(data: st.DataObject) -> None:
     steps = Steps()
     for kind in data.draw(st.lists(st.sampled_from([*STEPS, *FUNCTIONS]), min_size=1, max_size=9)):
         side = min(steps.shapes[steps.last][1:])
@@ -185,7 +185,7 @@ def test_gates_of_what_they_multiply(gate: list[tuple], found: str | None, first
     assert [getattr(layer, "activation", "") for layer in layers] == [found] or (found is None and len(layers) > 1)
 
 
-def test_a_maximum_pools_in_a_convolution_only_where_it_has_no_edge() -> None:
+def test_a_max_pool_is_fused_only_without_padding() -> None:
     for more, expected in (
         ({}, 1), ({"ceil_mode": True}, 1), ({"padding": (1, 1, 0, 0)}, 2), ({"window": 3}, 2), ({"stride": 1}, 2),
         ({"dilation": (2, 2)}, 2),

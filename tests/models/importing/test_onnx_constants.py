@@ -170,7 +170,7 @@ def test_small_nodes_that_ask_for_much(op: str, inputs: tuple) -> None:
         evaluated(op, *inputs)
 
 
-def test_work_is_bounded_where_memory_is_given_back() -> None:
+def test_work_is_bounded_even_if_memory_is_freed() -> None:
     folder, times = Folder(0), 0
     zeros = np.broadcast_to(np.int8(0), (MAX_MADE,))
     reduce = Node("ReduceMax", "n", ("x",), ("y",), {})

@@ -116,7 +116,7 @@ def test_an_output_of_a_value_within_a_pattern(tmp_path: Path) -> None:
     assert len(checked(chain.model(outputs=[gelu, erf]), tmp_path).network.named_outputs) == 2
 
 
-def test_an_output_that_cannot_be_had_can_be_left_out(tmp_path: Path) -> None:
+def test_an_unsupported_output_can_be_omitted(tmp_path: Path) -> None:
     chain, scores, value, _ = two_heads()
     boxes = chain.add("FancyOp", domain="com.example")
     path = tmp_path / "m.onnx"

@@ -77,7 +77,7 @@ def chains(draw: st.DrawFn) -> Chain:
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chain=chains())
-def test_any_chain_gives_what_onnx_runtime_gives(chain: Chain, tmp_path: Path) -> None:
+def test_any_chain_matches_onnx_runtime(chain: Chain, tmp_path: Path) -> None:
     try:
         assert_imports(chain, tmp_path)
     except ModelError as error:  # such a chain may leave no layer

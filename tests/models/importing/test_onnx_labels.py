@@ -39,7 +39,7 @@ def test_names_in_the_metadata(key: str, text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{0: 'cat', 1: 'dog'}", "", "(" * 5000, "{0: open('x')}", "['cat', 'dog', 'a\\x1bb']"]
 )
-def test_names_that_do_not_fit_are_left_alone(text: str, tmp_path: Path) -> None:
+def test_names_of_another_number_are_ignored(text: str, tmp_path: Path) -> None:
     model = chain().model()
     helper.set_model_props(model, {"names": text})
     imported = checked(model, tmp_path)

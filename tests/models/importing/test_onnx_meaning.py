@@ -17,7 +17,7 @@ from trninfer.models.outputs import Output
 
 
 @pytest.mark.parametrize("last", ["Softmax", "LogSoftmax", "Softmax and Log", "Sigmoid", "Tanh", "nothing"])
-def test_the_last_layer_says_what_the_output_is(last: str, tmp_path: Path) -> None:
+def test_the_last_layer_determines_the_meaning_of_the_output(last: str, tmp_path: Path) -> None:
     chain = Chain(6)
     chain.gemm(6, 4)
     for op in last.replace("nothing", "Identity").split(" and "):
@@ -159,7 +159,7 @@ def importer() -> Importer:
         ((("a", "trunk", PROBABILITIES), ("b", "other", RAW)), "ab"),
     ],
 )
-def test_the_output_that_looks_like_the_answer_comes_first(importer: Importer, outputs: tuple, order: str) -> None:
+def test_the_output_that_looks_like_scores_is_first(importer: Importer, outputs: tuple, order: str) -> None:
     made = in_order(importer, [found(importer, *each) for each in outputs])
     assert [each.name for each in made] == list(order)
 

@@ -148,7 +148,7 @@ def test_other_numbers_and_other_values_are_no_gelu(changes: dict[str, str]) -> 
     assert join_patterns(nodes, NUMBERS) == nodes
 
 
-def test_a_group_stays_where_something_else_needs_a_value_of_it() -> None:
+def test_a_pattern_is_kept_if_another_node_reads_its_values() -> None:
     nodes = gelu()
     assert join_patterns(nodes, NUMBERS, outputs=["plus"]) == nodes
     more = [*nodes, Node("Relu", "aside", ("times",), ("aside",), {})]

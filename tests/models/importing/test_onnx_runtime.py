@@ -155,7 +155,7 @@ def test_outputs_of_nothing_are_not_compared(tmp_path: Path) -> None:
     assert comparison.skipped == "the outputs are at most 0 on random inputs, too small for a comparison"
 
 
-def test_random_numbers_come_again_where_there_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_inputs_are_reproducible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_runtime, "MAX_RANDOM", 100)
     comparison = compared(image(), tmp_path)
     assert comparison.passed and comparison.largest_output > 0

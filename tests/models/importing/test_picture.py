@@ -15,7 +15,7 @@ def photo(**options: object) -> ImageInput:
 
 
 @pytest.mark.parametrize(("order", "step"), [(None, 1), ("rgb", 1), ("bgr", -1)])
-def test_colours_come_in_the_order_that_is_asked_for(order: str | None, step: int) -> None:
+def test_channel_order_is_as_requested(order: str | None, step: int) -> None:
     """The default numbers are reversed with the colours; specified ones are in the network's own order."""
     found = photo(channel_order=order)
     assert found.channel_order == (order or "rgb")

@@ -119,7 +119,7 @@ def test_sizes_that_the_network_leaves_open(tmp_path: Path) -> None:
     assert import_network(path, PreprocessingOptions(size=(9, 7), resize=9)).network.input.shape == (3, 9, 7)
 
 
-def test_labels_and_where_files_are_looked_for(tmp_path: Path) -> None:
+def test_labels_and_the_locations_of_files(tmp_path: Path) -> None:
     folder = tmp_path / "onnx"
     folder.mkdir()
     path = network(folder)

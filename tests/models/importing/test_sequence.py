@@ -39,7 +39,7 @@ def test_convolutions_with_groups_stride_and_padding() -> None:
     np.testing.assert_allclose(run(sequence, IMAGE), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_convolution_by_its_weights_alone() -> None:
+def test_a_convolution_is_recognised_by_its_weights() -> None:
     sequence, weight, bias = on_image(), RANDOM.standard_normal((3, 4, 1, 2)), RANDOM.standard_normal(3)
     sequence.conv2d(weight, bias)
     windows = np.lib.stride_tricks.sliding_window_view(IMAGE, (1, 2), (2, 3))

@@ -97,7 +97,7 @@ def test_a_map_that_others_read_stays(tmp_path: Path) -> None:
     assert any(isinstance(layer, Affine) for layer in imported.network.layers)
 
 
-def test_a_map_of_a_flattened_image_goes_into_the_dense_layer(tmp_path: Path) -> None:
+def test_an_affine_of_a_flattened_image_is_absorbed_by_the_dense_layer(tmp_path: Path) -> None:
     chain = Chain(3, 6, 6)
     chain.conv((3, 5), (3, 3))
     chain.add("Relu")

@@ -45,7 +45,7 @@ def test_no_cluster_at_an_address_is_one_line(monkeypatch, address, says) -> Non
         pass
 
 
-def test_a_call_that_does_not_return_is_left_alone() -> None:
+def test_a_call_that_does_not_return_is_abandoned() -> None:
     import threading
 
     end = threading.Event()

@@ -9,7 +9,7 @@ from trninfer.runtime.backend import BackendUnavailable
 from trninfer.runtime.cluster.ray_package import first_line, import_ray
 
 
-def test_without_ray_it_says_what_to_install(monkeypatch) -> None:
+def test_missing_ray_is_reported_with_the_extra_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'trninfer\[cluster\]'"):
         import_ray()

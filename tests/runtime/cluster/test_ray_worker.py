@@ -53,7 +53,7 @@ def test_answers_are_those_of_one_process_although_a_worker_ends(shared, row) ->
 
 
 @pytest.mark.slow
-def test_errors_of_inputs_come_over(shared) -> None:
+def test_errors_of_inputs_are_returned(shared) -> None:
     x = inputs(12)
     x[5, 0] = KILL
     with shared(workers=2) as session:
@@ -110,7 +110,7 @@ def test_on_a_chip_each_worker_sees_a_core_of_its_own(shared) -> None:
 
 
 @pytest.mark.slow
-def test_a_cluster_says_how_many_workers_it_has_room_for(shared) -> None:
+def test_a_cluster_reports_how_many_workers_fit(shared) -> None:
     with shared() as session:
         assert session.workers == 4
 

@@ -55,7 +55,7 @@ def model() -> Model:
 X = np.random.default_rng(1).standard_normal((20, 6)).astype(np.float32)
 
 
-def test_equal_backends_agree_and_times_stand_side_by_side(model) -> None:
+def test_equal_backends_agree_and_both_times_are_listed(model) -> None:
     comparison = compare_backends(model, X, Chip(), Simulator(), batch_size=8)
     assert comparison.passed
     # batches of 8, 8 and 4: the two of 8 share one row per step

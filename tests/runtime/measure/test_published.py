@@ -139,7 +139,7 @@ def test_wrong_source_is_reported_in_one_line_with_a_remedy(kernel, tmp_path):
         )
 
 
-def test_constants_are_replaced_where_they_are_assigned_and_nowhere_else():
+def test_constants_are_replaced_only_in_their_assignments():
     assert set_constants(SOURCE, {"ROWS": 2}) == SOURCE.replace("ROWS = 64 ", "ROWS = 2 ", 1)
     assert set_constants("def f():\n    é, n = 1, 2\n    N = 3; M = 4\n", {"N": 10, "M": 0}).endswith("N = 10; M = 0\n")
 

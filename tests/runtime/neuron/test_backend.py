@@ -52,7 +52,7 @@ def test_settings_of_the_user_are_kept(torch_machine, monkeypatch) -> None:
     assert "NEURON_RT_NUM_CORES" not in os.environ
 
 
-def test_an_instance_that_is_not_told_is_warned_of(torch_machine, monkeypatch) -> None:
+def test_an_unknown_instance_type_causes_a_warning(torch_machine, monkeypatch) -> None:
     monkeypatch.setattr(neuron, "instance_target", lambda: None)
     warnings: list[str] = []
     assert neuron.open_neuron_backend(warn=warnings.append).info.target == "trn2"

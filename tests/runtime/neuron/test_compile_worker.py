@@ -34,7 +34,7 @@ def test_operands_are_zeros_of_any_dtype(name: str, dtype: type) -> None:
     ("fault", "status", "says"),
     [("execute", 0, "compiled, but not run: NRT Error NRT_LOAD_NOT_ENOUGH_NC(9)"), ("compile", 1, "[NCC_EBVF030]")],
 )
-def test_a_kernel_is_compiled_where_its_neff_is_there(
+def test_compilation_succeeds_if_the_neff_exists(
     fault: str, status: int, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its execution may fail, for example because the only core is in use."""

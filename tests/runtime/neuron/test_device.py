@@ -51,7 +51,7 @@ def on(device: Device, tensor: int, shape: tuple[int, ...] = (2, 3), dtype: type
 
 
 @pytest.mark.parametrize("array", [X, X.T, X.astype(ml_dtypes.bfloat16), np.zeros((0, 3)), np.array(7)])
-def test_arrays_come_back_as_they_went(shared: Device, array: np.ndarray) -> None:
+def test_arrays_are_copied_to_and_from_the_device_unchanged(shared: Device, array: np.ndarray) -> None:
     tensor = shared.put(array)
     back = np.asarray(on(shared, tensor, array.shape, array.dtype))
     assert back.dtype == array.dtype

@@ -66,7 +66,7 @@ def test_a_summary_that_is_none_is_one_line(neff: Path, ntff: Path, monkeypatch,
     assert "\n" not in str(caught.value)
 
 
-def test_a_capture_is_of_the_inputs_where_numpy_has_their_dtype(neff: Path) -> None:
+def test_a_capture_uses_the_inputs_if_numpy_has_their_dtype(neff: Path) -> None:
     given = {"a": np.ones((2, 3), np.float32), "b": np.ones(4, np.int32)}
     assert capture_profile(neff, given) == DeviceTime(pytest.approx(16.0), None, "neuron-explorer capture")
     given["b"] = np.ones(4, ml_dtypes.bfloat16)

@@ -31,6 +31,6 @@ def test_first_useful_line(texts, line) -> None:
     assert first_useful_line(*texts) == line
 
 
-def test_a_status_of_the_runtime_comes_first() -> None:
+def test_a_status_of_the_runtime_takes_precedence() -> None:
     assert useful_line(RuntimeError("error\nNRT Error NRT_TIMEOUT(5): slow")) == "NRT Error NRT_TIMEOUT(5): slow"
     assert useful_line(RuntimeError()) == "RuntimeError"

@@ -26,7 +26,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_a_kernel_of_ours_keeps_its_name_where_others_import_it(own: ModuleType) -> None:
+def test_a_bundled_kernel_keeps_its_name_in_other_modules(own: ModuleType) -> None:
     own.renamed = kernels.transpose
     source = find_source(kernels.transpose)
     assert (source.name, source.module) == ("transpose", "trninfer.kernels.transpose")

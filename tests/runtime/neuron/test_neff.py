@@ -52,7 +52,7 @@ def test_what_the_process_is_given_and_what_it_leaves(compiled, tmp_path: Path) 
         ("['a.neff', 'kernel.neff']", "kernel.neff"),
     ],
 )
-def test_the_kernels_own_neff_is_taken(compiled, files: str, found: str) -> None:
+def test_the_neff_of_the_kernel_is_selected(compiled, files: str, found: str) -> None:
     program = f"[((out / f).parent.mkdir(exist_ok=True), (out / f).write_text(f)) for f in {files}]"
     assert compiled(program).path.name == found
 

@@ -129,7 +129,7 @@ def test_times_on_the_device_are_microseconds() -> None:
     }
 
 
-def test_a_runtime_that_gives_the_mean_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_returns_only_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     core = Core()
     core.load("good.neff")
     core.put([2, 3], "float32", bytes(24))

@@ -144,7 +144,7 @@ def test_variables_of_the_user_are_kept() -> None:
     }  # fmt: skip
 
 
-def test_two_cores_make_a_logical_core_where_they_are_asked_for() -> None:
+def test_two_cores_form_a_logical_core_on_request() -> None:
     variables = {"NEURON_CC_FLAGS": "-O1 --lnc=2"}
     prepare_environment("trn2", True, variables, lnc=2)
     assert variables["NEURON_LOGICAL_NC_CONFIG"] == "2" and variables["NEURON_RT_NUM_CORES"] == "1"

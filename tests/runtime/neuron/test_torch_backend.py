@@ -70,7 +70,7 @@ def test_several_results_and_integers(chip, notes) -> None:
     assert classes.dtype == np.int32 and np.asarray(classes).tolist() == scores.argmax(axis=1).tolist()
 
 
-def test_timing_by_shape_alone(chip, notes) -> None:
+def test_timing_requires_only_shapes(chip, notes) -> None:
     specs = ArraySpec((3, 4), ml_dtypes.bfloat16), ArraySpec((1, 4), np.float32)
     launch = make(notes).time(kernels.kernel("bias_activation"), *specs)
     assert launch.outputs == () and launch.time.latency_us > 0
@@ -174,7 +174,7 @@ def test_deleted_tensor_is_freed(chip, notes) -> None:
     assert sent.count("run") - sent.count("free") == 1 and sent.count("put") == 1  # only the last result still exists
 
 
-def test_a_second_process_says_that_torchneuron_has_it(chip, notes, tmp_path) -> None:
+def test_a_second_process_reports_the_kernel_in_the_cache_of_torchneuron(chip, notes, tmp_path) -> None:
     log = tmp_path / "compilations"
     chip.setenv("STAND_IN_NKI_LOG", str(log))
     for _ in range(2):

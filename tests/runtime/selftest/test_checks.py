@@ -67,7 +67,7 @@ def operands_read(kernel: Any, arrays: list[TensorSpec], arguments: dict[str, An
     return read
 
 
-def test_odd_sizes_are_beyond_a_tile_and_no_multiple_of_it() -> None:
+def test_odd_sizes_exceed_a_tile_and_are_not_multiples_of_it() -> None:
     for check in checks(DTYPES["float32"]):
         sizes = [side for shape in check.shapes for side in shape]
         within_a_tile = ("run_network", "psum_half_word", "single_column")

@@ -35,7 +35,7 @@ def test_odd_sizes_are_beyond_the_partitions_and_no_multiple_of_them() -> None:
             assert max(shape[1:]) > 128 and shape[1] % 128, case.name
 
 
-def test_data_is_above_zero_where_the_reference_has_no_other_answer() -> None:
+def test_operands_are_positive_if_the_reference_requires_it() -> None:
     """The reference, evaluated on numbers of both signs, shows which layers need positive data."""
     random = np.random.default_rng(0)
     for case in SMALL:

@@ -118,7 +118,7 @@ def test_a_bundled_network() -> None:
     assert (last.launches, last.status) == ("layer by layer", OK)
 
 
-def test_classes_whose_scores_are_near_each_other_may_be_either() -> None:
+def test_either_of_two_classes_with_similar_scores_is_accepted() -> None:
     scores = np.array([[0.5, 0.499, 0.001], [0.5, 0.499, 0.001], [0.1, 0.2, 0.7]])
     expected = np.array([0, 0, 2], np.int32)
     found = np.array([1, 2, 3], np.int32)  # a near-tie, a different class, and none

@@ -274,7 +274,7 @@ def test_a_fault_in_the_loop_is_no_silence() -> None:
     assert [type(error) for error in failures] == [ZeroDivisionError]
 
 
-def test_a_worker_that_comes_back_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pool_waits_for_a_slow_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.runtime.workers.pool.FIRST_PAUSE", 0.01)
     started = []
     seen: list[list[Any]] = []
@@ -329,7 +329,7 @@ class Weak(Echo):
         raise WorkerEnded("killed")
 
 
-def test_a_run_goes_on_with_the_worker_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_with_the_remaining_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trninfer.runtime.workers.pool.FIRST_PAUSE", 0.001)
     seen: list[list[Any]] = []
     weak: list[int] = []

@@ -143,7 +143,7 @@ def test_a_picture_that_ends_its_worker_is_its_own_error(shared, row, size) -> N
         (FAULT, WorkerFault, "ZeroDivisionError: a internal error"),
     ],
 )
-def test_errors_in_a_worker_come_over(shared, row, kind, message) -> None:
+def test_errors_in_a_worker_are_raised_in_the_session(shared, row, kind, message) -> None:
     x = inputs(16)
     x[8, 0] = row
     with shared(1) as session, pytest.raises(kind, match=message):

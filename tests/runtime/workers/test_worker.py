@@ -26,7 +26,7 @@ def begun(model, opener, prepare=None) -> Worker:
     return worker
 
 
-def test_a_worker_reports_where_it_is_and_what_its_backend_says(model, backends) -> None:
+def test_a_worker_reports_its_machine_and_its_backend(model, backends) -> None:
     reply = Worker().begin(Setup(model, backends.open_plain, "float32", launches=LaunchOptions("layer")))
     assert (reply.value.process, reply.value.version) == (os.getpid(), __version__)
     assert reply.value.info.latency_label == "predicted, by nobody" and len(reply.value.rows) == 4

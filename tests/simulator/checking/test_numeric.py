@@ -126,7 +126,7 @@ def test_every_kind_has_a_fault_above():
     assert {kind for kind, *_ in FAULTS} == set(KINDS)
 
 
-def test_matmuls_are_watched_where_they_write_in_place():
+def test_matmuls_that_write_in_place_are_checked():
     (found,) = findings(multiplied, at(3e38))
     assert found.kind == "infinity" and "nc_matmul" in found.why
 

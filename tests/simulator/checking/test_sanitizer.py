@@ -243,7 +243,7 @@ def sums_in_one_tile(a, told=False):
 
 
 @pytest.mark.parametrize("functional", [True, False])
-def test_a_sum_that_goes_on_after_it_was_read_is_reported(functional):
+def test_an_accumulation_that_continues_after_a_read_is_reported(functional):
     a = np.ones((3, 16, 8), np.float32)
     run = simulator.run(sums_in_one_tile, a, functional=functional, sanitize=True)
     (finding,) = run.findings

@@ -135,7 +135,7 @@ def test_a_barrier_on_a_tile_of_each_core_is_a_barrier_and_reported():
         np.testing.assert_array_equal(simulator.run(kernel[2], a).outputs[0], a[::-1])
 
 
-def test_exchanges_follow_each_other():
+def test_exchanges_are_sequential():
     @nki.jit
     def kernel(a, count):
         rank = nl.program_id(0)

@@ -219,7 +219,7 @@ def test_operands_start_at_a_quadrant_or_a_half(start, count):
         lambda dst, data: nisa.exponential(dst, nl.log(data)),
     ],
 )
-def test_the_last_write_stands_where_a_destination_is_broadcast(trn3_core, write):
+def test_the_last_write_to_a_broadcast_destination_remains(trn3_core, write):
     data = tile(uniform(4, 8, low=1, high=2))
     column = nl.ndarray((4, 1), nl.float32)
     write(column.ap(pattern=[[1, 4], [0, 8]]), data)
@@ -240,7 +240,7 @@ def wide(columns, dtype=nl.uint8):
         lambda: wide(65534)[:, 0:65534:32767],
     ],
 )
-def test_patterns_of_sizes_and_strides_of_16_bits_are_taken(core, view):
+def test_patterns_with_16_bit_sizes_and_strides_are_accepted(core, view):
     nisa.memset(view(), 1)
 
 

@@ -122,7 +122,7 @@ def test_sums_are_rounded_once_and_integers_not_at_all():
     assert (outputs(reduced, numbers, groups=group((0, 1)))[1] == 16777217).all()
 
 
-def test_groups_do_not_hear_of_each_other_and_have_an_order():
+def test_groups_are_independent_and_ordered():
     given_ = arrays(4)
     a, b, c, d = (each for (each,) in given_)
     found = outputs(reduced, given_, groups=group((0, 2), (1, 3)))
@@ -149,7 +149,7 @@ def test_all_to_all_exchanges_parts_and_permutes_follow_pairs():
         np.testing.assert_array_equal(found[rank], given_[source][0])
 
 
-def test_a_ring_passes_on_what_it_says_it_does():
+def test_a_ring_passes_on_the_declared_tensors():
     ids = np.arange(3, dtype=np.int32).reshape(3, 1)
     given_ = [(a, group(range(3)), 3, ids) for (a,) in arrays(3)]
     runs = simulator.run_ranks(ring_sum, given_)
@@ -292,7 +292,7 @@ def test_a_collective_returns_an_instruction_for_others_to_wait_for():
     np.testing.assert_array_equal(simulator.run(kernel, A).outputs[0], A)
 
 
-def test_ranks_that_come_with_something_else_never_or_in_a_circle_are_named():
+def test_ranks_that_mismatch_or_wait_forever_are_named():
     @nki.jit
     def kernel(x, rank, what):
         out, x = nl.ndarray(x.shape, x.dtype, buffer=nl.private_hbm), own(x)

@@ -70,7 +70,7 @@ def test_cached_calls_follow_changed_constants():
     assert cost() == usual
 
 
-def test_a_launch_on_another_target_is_asked_anew():
+def test_cached_calls_are_separate_for_each_target():
     for target, allowed in (("trn2", True), ("trn1", False), ("trn2", True)):
         with on(target):
             operands = new((4, 8)), new((4, 8))

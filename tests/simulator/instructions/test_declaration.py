@@ -258,7 +258,7 @@ def test_undeclared_operands_are_refused(name):
 
 
 @pytest.mark.parametrize("name", sorted(n for n, d in DECLARATIONS.items() if d.generation > 2))
-def test_an_instruction_is_refused_where_it_is_not_yet(name):
+def test_an_instruction_is_refused_on_earlier_generations(name):
     with on(FIRST[DECLARATIONS[name].generation - 1], functional=False):
         message = re.escape(f"{name}: requires NeuronCore-v{DECLARATIONS[name].generation}")
         with pytest.raises(NkiValidationError, match=message):
@@ -291,7 +291,7 @@ def test_an_instruction_that_keeps_some_of_dst_reads_it(core):
     assert [access.allocation for access in issued.reads].count(dst.access.allocation) == 1
 
 
-def test_checks_come_before_the_first_instruction(core):
+def test_checks_precede_the_first_instruction(core):
     before = len(core.program)
     with pytest.raises(NkiValidationError):
         nisa.max8(new((4, 7)), new((4, 16)))

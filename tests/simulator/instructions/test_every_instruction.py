@@ -121,7 +121,7 @@ def test_operators_of_one_operand(core, name):
         np.testing.assert_array_equal(dst.values, stored(arithmetic(name, a), out))
 
 
-def test_int32_is_exact_on_gpsimd_alone(core):
+def test_int32_is_exact_only_on_gpsimd(core):
     """All other engines convert integers beyond 2**24 through float32."""
     a = np.array([[2**24 + 1, -(2**24) - 3, 2**31 - 1, -(2**31), 123456789, 7]], np.int32)
     b = np.array([[2, 5, -1, 1, -987654321, 3]], np.int32)

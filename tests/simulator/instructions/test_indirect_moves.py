@@ -65,7 +65,7 @@ def test_a_move_that_skips_has_as_many_rows_as_indices(core):
         nisa.dma_copy(nl.ndarray((6, 3), nl.float32), view, oob_mode=nisa.oob_mode.skip)
 
 
-def test_rows_from_one_place_to_another_are_skipped_where_either_is_not_there(core):
+def test_rows_are_skipped_if_either_index_is_out_of_bounds(core):
     """A gather by [2, 9, 0, 1] into a scatter by [0, 1, 7, 3]."""
     source, target = in_hbm(counted(4, 5) + 1), in_hbm(np.zeros((4, 5)))
     gathers, scatters = indices([[2], [9], [0], [1]]), indices([[0], [1], [7], [3]])

@@ -99,7 +99,7 @@ def test_a_new_tensor_at_an_old_address_begins_a_new_sum():
     parts=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 12), st.integers(1, 2)), min_size=1, max_size=7),
     addressed=st.booleans(),
 )
-def test_overlapping_regions_accumulate_where_a_matmul_wrote(parts, addressed):
+def test_overlapping_regions_accumulate_elements_written_by_matmuls(parts, addressed):
     """The convolution pattern: overlapping and strided views, with each element tracked separately."""
     a, b = normal(3, 5), normal(3, 12, seed=1)
     product = a.T @ b
@@ -147,7 +147,7 @@ def test_parts_of_a_bank_accumulate_by_themselves():
         assert np.isnan(bank.values[:, 36:]).all()
 
 
-def test_a_tile_that_was_read_goes_on_accumulating_until_it_is_overwritten():
+def test_a_tile_that_was_read_accumulates_until_it_is_overwritten():
     a, b = normal(16, 8), normal(16, 12)
     with on():
         total, copy = psum((8, 12)), new((8, 12))
@@ -219,7 +219,7 @@ def test_tiles_of_the_array_are_halves_and_from_trn2_on_quarters(target, smalles
 
 @pytest.mark.parametrize("left", FLOATS[1:])
 @pytest.mark.parametrize("right", FLOATS[1:])
-def test_narrow_floats_go_with_each_other_in_a_matmul(left, right):
+def test_narrow_floats_may_be_combined_in_a_matmul(left, right):
     with on():
         stationary, moving, out = tile(normal(16, 8), left), tile(normal(16, 4, seed=1), right), psum((8, 4))
         nisa.nc_matmul(out, stationary, moving)

@@ -21,7 +21,7 @@ A = np.ones((8, 8), np.float32)
         lambda a: nisa.tensor_copy(a, a, dtype=nl.bfloat16),
     ],
 )
-def test_a_call_for_its_value_says_what_changed(call):
+def test_use_of_the_result_of_an_old_call_explains_the_change(call):
     @nki.jit
     def kernel(a):
         tile = call(nl.load(a))

@@ -151,7 +151,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_dtypes_are_taken_or_refused_as_documented(core, case):
+def test_dtypes_are_accepted_or_refused_as_documented(core, case):
     run, operands = CASES[case]
     for changed, dtype in itertools.product(operands, DTYPES):
 

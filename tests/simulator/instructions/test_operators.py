@@ -13,7 +13,7 @@ from trninfer.simulator import NkiValidationError
 from trninfer.simulator.machine.errors import UndefinedOnChipWarning
 
 
-def test_magnitudes_compare_and_signed_values_come_back():
+def test_magnitudes_are_compared_and_signed_values_returned():
     x, y = np.array([[-5, 1, 2, -3.0]], np.float32), np.array([[3, -1, -4, 1.0]], np.float32)
     with on("trn3"):
         larger, smaller = new((1, 4)), new((1, 4))

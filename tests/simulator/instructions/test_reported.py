@@ -80,7 +80,7 @@ def test_a_16_bit_transpose_ends_with_a_word(rows):
     assert told(lambda: nisa.nc_transpose(bank[:, 0 : rows + 1], data[0 : rows + 1], engine=nisa.engine.tensor)) == []
 
 
-def test_words_count_where_rows_join_and_where_they_do_not():
+def test_words_are_counted_for_contiguous_and_separate_rows():
     bank, data = psum(4, 6, 3, dtype=NARROW), sbuf(4, 6, 3, dtype=NARROW)
     assert told(lambda: nisa.tensor_copy(bank, data)) == []  # 18 consecutive ones
     assert len(told(lambda: nisa.tensor_copy(bank[:, :, 0:2], data[:, :, 0:2]))) == 1  # two of every three
@@ -89,7 +89,7 @@ def test_words_count_where_rows_join_and_where_they_do_not():
     assert len(told(lambda: nisa.tensor_copy(whole[:, :, 0], some[:, :, 0]))) == 1
 
 
-def test_words_are_asked_of_halves_in_psum_alone():
+def test_whole_words_are_required_only_for_16_bits_in_psum():
     data = sbuf(3, 5)
     assert told(lambda: nisa.tensor_copy(psum(3, 5), data)) == []
     assert told(lambda: nisa.tensor_copy(sbuf(3, 5, dtype=NARROW), data)) == []
@@ -189,7 +189,7 @@ def test_a_sum_may_grow_in_parts_of_itself():
     assert told(taps) == []
 
 
-def test_a_sum_that_is_not_told_whether_it_adds_is_the_compilers():
+def test_a_sum_without_accumulate_is_left_to_the_compiler():
     """nki-library's attention_bwd sets a bank to zero and accumulates four sums in it alternately."""
     bank = psum(4, 8)
     nisa.memset(bank, 0.0)

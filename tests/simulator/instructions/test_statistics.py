@@ -13,7 +13,7 @@ FREE = st.sampled_from([1, 2, 7, 64, 129])
 
 
 @given(free=st.integers(1, 1300), dtype=st.sampled_from([nl.float32, nl.bfloat16]))
-def test_bn_stats_and_bn_aggr_give_mean_and_variance(free, dtype):
+def test_bn_stats_and_bn_aggr_compute_mean_and_variance(free, dtype):
     with on():
         data = tile(uniform(5, free) + 3, dtype)
         pieces = -(-free // 512)

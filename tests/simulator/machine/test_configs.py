@@ -26,7 +26,7 @@ def load(**configs):
     return nki.jit(lambda a: nl.load(a), **configs)
 
 
-def test_configurations_are_taken_and_change_nothing():
+def test_configurations_are_accepted_without_effect():
     plain = simulator.run(kernel_with(), A)
     config = CompileConfig(address_rotation=AddressRotation.DISABLE, prefetch_auto=True, dead_code_elim=False)
     for kernel in (
@@ -65,7 +65,7 @@ def test_a_nested_kernel_with_another_configuration():
         simulator.run(kernel_with(load(compile_config=other), specialization_config=allowed), A)
 
 
-def test_the_environment_says_how_many_cores_a_kernel_runs_on(monkeypatch):
+def test_the_environment_determines_the_number_of_cores(monkeypatch):
     @nki.jit
     def rows(a):
         out = nl.ndarray((2, *a.shape), a.dtype, nl.shared_hbm)

@@ -79,7 +79,7 @@ def test_uninitialised_memory_is_distinguished(dtype):
 @pytest.mark.parametrize(
     "array_type", [np.float32, np.float16, ml_dtypes.bfloat16, np.int32, np.uint8, np.int8, np.bool_]
 )
-def test_arrays_come_back_in_their_type(array_type):
+def test_arrays_are_returned_in_their_dtype(array_type):
     @nki.jit
     def kernel(a):
         tile = nl.load(a)

@@ -50,7 +50,7 @@ def frames_of(kernel):
     return [frame.name for frame in traceback.extract_tb(without_ours(caught.value))]
 
 
-def test_a_broken_rule_ends_at_the_kernels_line_and_other_errors_where_they_are(monkeypatch):
+def test_traceback_of_a_broken_rule_ends_at_the_line_of_the_kernel(monkeypatch):
     assert frames_of(copy_wrongly) == ["frames_of", "copy_wrongly"]
     assert frames_of(divide_by_nothing) == ["frames_of", "divide_by_nothing"]
     monkeypatch.setattr(launch, "predict", lambda core: 1 // 0)  # a bug in the simulator

@@ -31,7 +31,7 @@ def bytes_of(access):
 
 
 @given(accesses(pitch=40), accesses(pitch=40))
-def test_rectangles_of_one_pitch_overlap_where_they_share_a_byte(a, b):
+def test_rectangles_of_equal_pitch_overlap_if_they_share_a_byte(a, b):
     """An overlap is never missed; none is reported for two combs with the same step and disjoint teeth."""
     shared = bool(bytes_of(a) & bytes_of(b))
     assert a.overlaps(b) == b.overlaps(a)
@@ -61,7 +61,7 @@ def test_two_storages_never_overlap():
     assert access.overlaps(access) and not access.overlaps(access._replace(allocation=other))
 
 
-def test_a_storage_is_named_by_what_is_known_of_it():
+def test_the_label_of_a_storage_lists_its_known_properties():
     assert label_of(("x", MemoryRegion.sbuf, (8, 16), "float32")) == "x sbuf[8, 16] float32"
     assert label_of(("", MemoryRegion.psum, (8, 16), "float32")) == "tensor psum[8, 16] float32"
     assert label_of(("stack", MemoryRegion.sbuf, (), "")) == "sbuf stack"

@@ -87,7 +87,7 @@ def test_wrong_fields_are_named_with_the_right_ones():
         Plain(1, 2, 3)
 
 
-def test_tensors_are_equal_to_themselves_alone():
+def test_tensors_are_equal_only_to_themselves():
     with on():
         first, second = tile(np.zeros((2, 2))), tile(np.zeros((2, 2)))
         assert first == first and first != second and len({first, second}) == 2

@@ -24,7 +24,7 @@ def reciprocals(a):
     return out
 
 
-def test_the_documented_example_gives_one_answer_on_one_core_and_on_two():
+def test_the_documented_example_has_the_same_result_on_one_and_two_cores():
     a = uniform(2, 128, 128, low=1, high=2)
     for kernel in (reciprocals, reciprocals[1], reciprocals[2], reciprocals[(2,)]):
         run = simulator.run(kernel, a)

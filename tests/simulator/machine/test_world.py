@@ -23,7 +23,7 @@ def test_all_get_what_all_bring_each_time(size, times):
     assert world.run(program) == [[[(rank, n) for rank in group] for n in range(times)]] * size
 
 
-def test_groups_have_an_order_and_do_not_hear_of_each_other():
+def test_groups_are_ordered_and_independent():
     world = World(4)
 
     def program(rank):

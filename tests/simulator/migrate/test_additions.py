@@ -27,7 +27,7 @@ def test_a_file_that_lacks_nothing_stays(text):
     assert added(text) == text
 
 
-def test_missing_imports_come_after_those_that_are_there():
+def test_missing_imports_follow_existing_imports():
     text = '"""Doc."""\nimport os\n\nX = 1\nimport sys\n\n\ndef f(a):\n    nisa.iota(a, nl.float32)\n\n\nimport re\n'
     assert added(text) == text.replace(
         "import sys\n", "import sys\nimport nki.isa as nisa\nimport nki.language as nl\n"
@@ -49,7 +49,7 @@ def test_a_file_without_imports_gets_them_at_the_top(text, new):
     assert added(text) == new
 
 
-def test_helpers_come_with_their_imports_before_the_code():
+def test_helpers_and_their_imports_precede_the_code():
     text = (
         "import nki\nimport nki.language as own\n\n\n@nki.jit\ndef kernel(a):\n"
         "    assign(a, 0)\n    elementwise(own.add, a, a)\n"

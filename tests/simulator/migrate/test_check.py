@@ -64,7 +64,7 @@ def test_a_run_that_compares_nothing_is_not_well():
     assert not Check(launches=1, comparisons=1, error="why").well and Check(launches=1, comparisons=1).well
 
 
-def test_tests_are_run_where_the_script_compares_nothing(tmp_path):
+def test_tests_are_run_if_the_script_compares_nothing(tmp_path):
     (tmp_path / "expected.py").write_text("def twice(x):\n    return 2 * x\n")
     tail = """
 import unittest
@@ -81,7 +81,7 @@ class TestDoubled(unittest.TestCase):
     assert (found.launches, found.comparisons, found.well) == (2, 2, True)
 
 
-def test_the_old_file_is_run_too_where_it_can_be(tmp_path):
+def test_the_old_file_is_also_run_if_possible(tmp_path):
     tail = "y = nki.simulate(doubled)(x)\nassert np.allclose(y, 2 * x)\n"
     path = tmp_path / "kernel.py"
     found, shown = compare(KERNEL + tail, KERNEL + "# new\n" + tail, path)
@@ -113,7 +113,7 @@ def test_a_difference_that_rounding_explains_is_named(tmp_path):
     assert found.failures[0].endswith("the values differ by up to 0.249 % (a bfloat16 is rounded by up to 0.39 %)")
 
 
-def test_a_comparison_that_is_asserted_to_fail_holds_where_it_fails(tmp_path):
+def test_a_comparison_that_is_expected_to_fail_succeeds_if_it_fails(tmp_path):
     tail = "y = nki.simulate(doubled)(x)\nassert not np.allclose(y, x)\n"
     assert run(tail, tmp_path).shown == "1 launch, 1 of 1 comparisons hold"
     found = run(tail.replace("(y, x)", "(y, 2 * x)"), tmp_path)

@@ -93,7 +93,7 @@ def test_index_arrays_that_branches_and_turns_assign():
     assert refused_each(cases, GRID, "a, n") == [why] * len(cases)
 
 
-def test_dtypes_of_numpy_stay_where_numpy_takes_them():
+def test_numpy_dtypes_are_kept_in_numpy_calls():
     cases = {
         "y = nl.load(a, dtype=np.float16)": "y = nl.load(as_rows(a), dtype=nl.float16)",
         "y = np.zeros(4, dtype=np.float16)": "y = np.zeros(4, dtype=np.float16)",

@@ -33,7 +33,7 @@ def test_the_programs_of_a_grid_write_the_whole_output():
     np.testing.assert_array_equal(run_migrated(BODY, a, (2, 2)), a[:4] * 2)
 
 
-def test_outputs_and_what_they_need_come_before_the_loop():
+def test_outputs_and_their_dependencies_precede_the_loop():
     lines = migrated(BODY).splitlines()
     loop = next(at for at, line in enumerate(lines) if line.startswith("for program_0"))
     assert lines[1].startswith("assert nl.num_programs(0) == 1, ")

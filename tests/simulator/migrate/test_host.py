@@ -184,7 +184,7 @@ def test_an_operator_that_is_passed_by_name():
     assert host(called)[0] == "y = reduced(a, op=nl.max)"
 
 
-def test_a_kernel_that_the_program_chooses_is_jitted_where_it_is_a_plain_function():
+def test_a_plain_function_that_the_program_chooses_is_jitted():
     text = FIRST + "def bare(a):\n    return nl.load(a)\n\n\nkernels = {'v1': bare}\nk = kernels['v1']\n"
     found = migrate_source(text + "y = nki.baremetal(k)(a)\nz = nki.baremetal(kernels['v1'])(a)\n").text
     assert found.endswith("y = as_kernel(k)(a)\nz = as_kernel(kernels['v1'])(a)\n")

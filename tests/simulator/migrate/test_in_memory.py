@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_modules_are_migrated_where_they_are_imported(folder):
+def test_modules_are_migrated_on_import(folder):
     told = []
     with migrated_imports(told.append):
         module = importlib.import_module("kernels_of_old")
@@ -50,7 +50,7 @@ def test_modules_are_migrated_where_they_are_imported(folder):
     assert "import nki\n" in linecache.getlines(name)
 
 
-def test_other_files_are_left_alone(folder):
+def test_other_files_are_not_changed(folder):
     told = []
     (folder / "broken.py").write_text("import neuronxcc\ndef (\n")
     (folder / "bytes.py").write_bytes(b"\xff neuronxcc")

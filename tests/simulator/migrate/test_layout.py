@@ -22,7 +22,7 @@ def test_a_call_gets_an_argument_to_a_line(before):
     assert ast.dump(ast.parse(text)) == ast.dump(ast.parse(before + LONG))
 
 
-def test_positional_arguments_come_first():
+def test_positional_arguments_precede_keywords():
     line = f"load(a_name_of_some_length, *rest, dtype=float32, {'o' * WIDTH}=1)"
     assert wrapped(line).splitlines()[:4] == ["load(", "    a_name_of_some_length,", "    *rest,", "    dtype=float32,"]
 

@@ -83,7 +83,7 @@ def test_blocks_of_all_kinds():
     assert text.endswith("else: pass\nfor k in range(2):\n    x = nl.load(as_rows(a))\nwhile n:\n    pass")
 
 
-def test_functions_are_reported_of_each_other_in_any_order():
+def test_functions_know_each_other_in_any_order():
     """Functions may call ones that are defined later, and one of them does not mention NKI."""
     text = FIRST + (
         "@nki.jit(mode='trace')\ndef none(a):\n    return a\n\n\n"

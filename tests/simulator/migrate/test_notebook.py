@@ -62,7 +62,7 @@ def test_lines_of_the_file_that_need_no_change_stay_as_they_were(style):
     assert migrate_notebook(odd).text == odd
 
 
-def test_a_file_that_a_cell_writes_is_migrated_alone():
+def test_a_file_that_a_cell_writes_is_migrated_separately():
     _, found = migrated("x = 1", f"%%writefile kernel.py\n{IMPORTS}{KERNEL}\n    nl.atomic_rmw(out, out)\n")
     assert source_of(found, 3).startswith("%%writefile kernel.py\nimport nki\nimport nki.language as nl\n")
     cells, written = found.parts

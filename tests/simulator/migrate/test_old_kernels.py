@@ -15,7 +15,7 @@ OLD = sorted(Path(__file__).with_name("old").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
-def test_migrated_kernels_lint_clean_and_give_the_right_numbers(path, tmp_path, monkeypatch):
+def test_migrated_kernels_lint_clean_and_match_numpy(path, tmp_path, monkeypatch):
     migration = migrate_source(path.read_text())
     assert [note for note in migration.notes if note.kind == CANNOT] == []
     assert [str(finding) for finding in check_source(migration.text) if not finding.is_warning] == []

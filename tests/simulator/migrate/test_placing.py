@@ -42,12 +42,12 @@ def test_a_part_of_a_part_begins_at_the_sum_of_both_starts(lines, starts):
     assert (f", {starts})" in text) if starts else "place(" not in text
 
 
-def test_parts_where_engines_start_are_copied_by_engines():
+def test_parts_at_partitions_of_engines_are_copied_by_engines():
     text = migrated("x = nl.load(a[0:128, 0:4])\nfor i in nl.affine_range(4): x[i * 32:i * 32 + 32, 0:2] = 1")
     assert "nisa.memset(dst=x[" in text and "place" not in text
 
 
-def test_an_operand_that_starts_where_no_engine_does_is_noted():
+def test_an_operand_at_an_unsupported_partition_is_noted():
     (note,) = migrate_kernel("x = nl.load(a[0:8, 0:4])\ny = nl.add(x[3:5, 0:4], 1.0)\nreturn a").notes
     assert note.kind == CHECK and note.message.startswith("an operand starts at partition 3; engines start at")
     assert not migrate_kernel("x = nl.load(a[0:8, 0:4])\nnl.store(a[0:2, 0:4], x[3:5, 0:4])\nreturn a").notes
@@ -120,7 +120,7 @@ def test_double_rows_are_no_part_of_the_shape_of_a_product():
     assert "nl.ndarray((64, 64)" in migrated(before + "y = nisa.nc_matmul(x, x, perf_mode='double_row_gen3')")
 
 
-def test_a_file_without_imports_is_taken_for_an_excerpt():
+def test_a_file_without_imports_is_treated_as_an_excerpt():
     text = "@nki.jit\ndef kernel(a):\n    t = nl.load(a[0:8, 0:4])\n    t += 1.0\n    nl.store(a, t)\n    return a\n"
     migration = migrate_source(text)
     assert migration.text.startswith("import nki\nimport nki.isa as nisa\nimport nki.language as nl\n")

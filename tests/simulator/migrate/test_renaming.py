@@ -39,7 +39,7 @@ MOVED = {
 
 
 @pytest.mark.parametrize("body", MOVED.values(), ids=MOVED)
-def test_tiles_that_each_turn_writes_anew(body):
+def test_tiles_that_each_iteration_overwrites(body):
     assert loop_of(body) == (8, 1)
 
 

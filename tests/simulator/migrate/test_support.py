@@ -99,7 +99,7 @@ def test_tiles_of_blocks_are_made_when_they_are_used(core, helpers):
     assert rows[2].shape == (4, 3) and rows[2, 0:1].shape == (1, 3) and list(rows) == [(2,)]
 
 
-def test_each_comes_with_those_it_needs_under_the_aliases_of_the_file():
+def test_helpers_include_their_dependencies_under_the_aliases_of_the_file():
     for name in TEXTS:
         text = source({name}, "language", "instructions")
         space = {}

@@ -98,7 +98,7 @@ def test_access_patterns_take_the_elements_of_the_index_arrays():
     np.testing.assert_array_equal(run_migrated(body, A), A[2 * j + 1, 5 * i + 3 * k + 2])
 
 
-def test_a_mask_clips_what_is_taken_and_the_whole_is_remembered():
+def test_a_mask_clips_a_view_and_its_full_shape_is_kept():
     clips = {-2: Clip(Sum(0), Sum.of("min(4, n)")), -1: Clip(Sum(1), Sum(3))}
     view = taken([array(P + Index(Sum(2))), array(F)], clips=clips)
     assert view.text == "t[2 : min(4, n) + 2, 1:4]"
@@ -121,7 +121,7 @@ def test_slices_and_numbers_keep_two_dimensions():
     assert taken([part("0:4")], Tensor("hbm")).shape is None  # it may have more dimensions
 
 
-def test_blocks_are_taken_by_numbers():
+def test_blocks_are_selected_by_numbers():
     blocks = Tensor("sbuf", "", ("128", "20"), blocks=2)
     assert taken([number("i"), number("2")], blocks).text == "t[i, 2]"
     view = taken([number("i"), number("2"), array(P), array(F)], blocks)

@@ -144,13 +144,13 @@ def test_modules_import_under_their_nki_names():
 
 
 @pytest.mark.parametrize("module, name", [(nl, "par_dim"), (nl, "mgrid"), (nl, "arange"), (nki.compiler, "sbuf")])
-def test_a_name_of_an_earlier_nki_says_what_replaces_it(module, name):
+def test_a_name_of_an_earlier_nki_names_its_replacement(module, name):
     with pytest.raises(AttributeError, match=f"{name} was removed: "):
         getattr(module, name)
     assert not hasattr(module, name)
 
 
-def test_the_old_package_says_what_replaces_it():
+def test_the_old_package_names_its_replacement():
     with pytest.raises(ImportError, match="import nki, "):
         importlib.import_module("neuronxcc.nki")
 

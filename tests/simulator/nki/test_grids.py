@@ -97,7 +97,7 @@ def test_rows_columns_slices_and_the_whole(core):
     np.testing.assert_array_equal(inside[1, 0].data.values, a.values[2:4, 3:6])
 
 
-def test_dimensions_that_are_not_tiled_are_taken_by_slabs(core):
+def test_untiled_dimensions_are_processed_in_slabs(core):
     a = in_hbm(counted(2, 3, 4, 6))
     grid = nl.tiles(a, tile_shape=(2, 3))
     assert grid.shape == (2, 3, 2, 2)

@@ -26,7 +26,7 @@ def test_functions_of_tiles(core):
     np.testing.assert_array_equal(nl.transpose(ta).values, a.T)
 
 
-def test_an_assertion_about_tiles_says_something(core):
+def test_an_assertion_about_tiles_has_a_message(core):
     """The examples of nki.language end in `assert nl.equal(c, expected)`."""
     a, b = nl.full((4, 5), 3.0, nl.float32), nl.full((4, 5), 2.0, nl.float32)
     assert nl.equal(nl.add(a, b), nl.full((4, 5), 5.0, nl.float32)) and nl.less(b, a) and nl.greater_equal(a, 3.0)

@@ -24,7 +24,7 @@ assert static_cast([1, 2], bfloat16).dtype == bfloat16 and nki.cpu_simulate is n
 """
 
 
-def test_the_page_gives_the_modules_that_the_tests_import(tmp_path):
+def test_the_page_lists_the_modules_that_the_tests_import(tmp_path):
     (written,) = [step for step in read_steps(ROOT / "docs" / "nki-library.md") if isinstance(step, Written)]
     written.write(tmp_path)
     found = subprocess.run([sys.executable, "-c", IMPORTS], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -182,7 +182,7 @@ def test_a_tile_of_a_body_ends_with_the_iteration(core):
         nisa.memset(kept[0], 0.0)
 
 
-def test_engines_rest_where_a_loop_begins_and_ends():
+def test_engines_are_idle_at_the_ends_of_a_loop():
     """Public kernels state that entering a loop quiesces all engines, so many entries take longer than one."""
 
     @nki.jit

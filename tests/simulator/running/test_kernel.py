@@ -31,7 +31,7 @@ def test_generator_function_is_not_a_kernel(kernel):
         simulator.run(kernel, A)
 
 
-def test_simulate_and_direct_call_give_arrays():
+def test_simulate_and_direct_call_return_arrays():
     np.testing.assert_array_equal(nki.simulate(add)(A, A), 2 * A)
     np.testing.assert_array_equal(add(A, A, factor=2.0), 4 * A)
     np.testing.assert_array_equal(nki.simulate(add.function)(A, A), 2 * A)
@@ -202,7 +202,7 @@ def test_with_schedule_takes_names_of_the_kernel_in_its_order():
         simulator.run(two_names.with_schedule([("first", "second")]), a)
 
 
-def test_options_of_an_earlier_jit_are_taken_with_a_note():
+def test_options_of_an_earlier_jit_are_accepted_with_a_note():
     with pytest.warns(EarlierNkiWarning, match=r"nki.jit\(platform_target=...\).*is ignored") as told:
 
         @nki.jit(platform_target="trn2")

@@ -30,13 +30,13 @@ def rounded(a):
     return out
 
 
-def test_run_gives_a_tuple_and_kernels_inline():
+def test_run_returns_a_tuple_and_kernels_call_each_other():
     run = simulator.run(twice, A)
     np.testing.assert_array_equal(run.outputs[0], 2 * A)
     np.testing.assert_array_equal(run.outputs[1], 3 * A)
 
 
-def test_shape_only_walk_gives_no_values_and_the_same_program():
+def test_shape_only_launch_has_the_same_program_and_no_values():
     seen = simulator.run(add, A, A)
     walked = simulator.run(
         add, simulator.TensorSpec(A.shape, "float32"), simulator.TensorSpec(A.shape, "float32"), functional=False
@@ -105,7 +105,7 @@ def test_narrow_floats_are_rounded_unless_precision_is_asked_for(monkeypatch, pr
     np.testing.assert_array_equal(result, expected)
 
 
-def test_numbers_for_members_of_an_enum_are_taken_with_a_note():
+def test_numbers_for_members_of_an_enum_are_accepted_with_a_note():
     @nki.jit
     def kernel(a):
         out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)

@@ -60,7 +60,7 @@ CALLS: dict[str, tuple[list[tuple[int, ...]], dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("target", "dtype"), list(zip(("trn1", "trn2", "trn2"), DTYPES)))
 @pytest.mark.parametrize("name", list(CALLS))
-def test_a_replay_gives_what_the_kernel_gives(name: str, dtype: Any, target: str) -> None:
+def test_a_replay_returns_the_results_of_the_kernel(name: str, dtype: Any, target: str) -> None:
     shapes, parameters = CALLS[name]
     kernel = kernels.kernel(name)
     for seed in range(5):
@@ -72,7 +72,7 @@ def test_a_replay_gives_what_the_kernel_gives(name: str, dtype: Any, target: str
         assert replayed() == (seed >= 1)
 
 
-def test_launches_that_share_memory_do_not_disturb_each_other() -> None:
+def test_launches_that_share_memory_are_independent() -> None:
     results = []
     for seed in (*range(4), *range(4)):
         for name in ("matmul_fully_optimized", "ffnn_forward", "argmax"):

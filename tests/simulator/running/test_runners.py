@@ -44,7 +44,7 @@ def test_kernels_run(kernel):
 
 
 @pytest.mark.parametrize("options", [None, {}, {"warmup": 5, "iters": 20, "save_neff_name": "file.neff"}])
-def test_a_benchmark_gives_the_predicted_latency(options, monkeypatch):
+def test_a_benchmark_returns_the_predicted_latency(options, monkeypatch):
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn1")
     timed = RUNNERS["benchmark"](doubled) if options is None else RUNNERS["benchmark"](**options)(doubled)
     assert timed.benchmark_result is None and timed.__name__ == "doubled"

@@ -48,7 +48,7 @@ def test_launches_are_shown_in_order(tmp_path):
     assert not kernel.observers
 
 
-def test_a_script_finds_its_arguments_its_folder_and_where_it_runs(tmp_path, monkeypatch, capsys):
+def test_a_script_sees_its_arguments_its_folder_and_the_target(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("NKI_SIMULATOR", raising=False)
     monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "gen2")
     (tmp_path / "beside.py").write_text("NAME = 'beside'\n")
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_python_is_named_without_a_frame_of_ours(tmp_path, cap
     assert "runpy" not in shown and "script.py" not in shown
 
 
-def test_checks_hold_inside_alone(tmp_path, capsys):
+def test_checks_apply_only_inside_the_block(tmp_path, capsys):
     text = "from trninfer.simulator.checking import sanitizing\nprint(sorted(sanitizing.chosen()))\n"
     assert run(tmp_path, text, sanitize="all") == 0
     assert capsys.readouterr().out == "['memory', 'numeric']\n" and chosen() == frozenset()

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int32", "uint8"])
-def test_pytorch_tensors_come_back_as_such_and_are_updated(name):
+def test_pytorch_tensors_are_returned_and_updated(name):
     dtype = getattr(torch, name)
     total, row = torch.ones(4, 3).to(dtype), (torch.arange(12) % 3).reshape(4, 3).to(dtype)
     result = nki.simulate(accumulate)(total, (row,))["sum"]

@@ -53,7 +53,7 @@ def test_a_file_keeps_the_entries_of_other_names(tmp_path):
         ('{"schema_version": 1, "launches": []}', "damaged"),
     ],
 )
-def test_a_file_of_something_else_is_left_alone(tmp_path, text, message):
+def test_a_file_that_is_not_a_baseline_is_not_changed(tmp_path, text, message):
     path = tmp_path / "times.json"
     path.write_text(text, encoding="utf-8")
     for use in (lambda: baseline.read(path), lambda: baseline.write(path, {})):

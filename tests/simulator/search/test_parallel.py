@@ -8,14 +8,14 @@ from trninfer.simulator.search.parallel import cores, each
 
 
 @pytest.mark.parametrize("count, processes", [(0, 2), (1, 2), (5, 1), (5, 2), (5, 9), (3, None)])
-def test_results_come_in_order(count, processes):
+def test_results_are_in_order(count, processes):
     captured = object()  # not picklable
     found = each(count, lambda index: (index, captured is not None), lambda index: (-1, False), processes)
     assert found == [(index, True) for index in range(count)]
     assert cores() >= 1
 
 
-def test_errors_are_raised_and_ended_processes_told():
+def test_errors_are_raised_and_ended_processes_are_reported():
     def work(index):
         if index == 1:
             raise ValueError("no luck")

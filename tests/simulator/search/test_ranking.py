@@ -38,7 +38,7 @@ def nothing_remembered():
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_variants_come_in_the_order_of_the_times_that_run_gives(processes):
+def test_variants_are_in_the_order_of_their_times(processes):
     found = simulator.rank(VARIANTS, SPEC, processes=processes)
     assert [each.name for each in found] == ["c512", "c128", "c64"]
     alone = simulator.run(doubled, A, columns=128)
@@ -52,7 +52,7 @@ def test_variants_come_in_the_order_of_the_times_that_run_gives(processes):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_variants_that_are_wrong_refused_or_raise_come_last_with_the_reason(processes):
+def test_failed_variants_are_last_with_the_reason(processes):
     variants = {
         "wrong": (doubled, {"factor": 3.0}),
         "refused": (doubled, {"columns": 100}),
@@ -93,7 +93,7 @@ def test_variants_need_names_of_their_own(variants, message):
         simulator.rank(variants, SPEC)
 
 
-def test_the_table_says_what_predictions_cannot_report_apart():
+def test_the_table_marks_differences_below_the_uncertainty():
     variants = [Ranked("v1", "", 100.0, 1024, 2), Ranked("v3", "", 96.0, 2048, 2), Ranked("v2", "does not fit")]
     found = Ranking([*variants, Ranked("v4", "", 300.0, 0, 0)], "trn2")
     assert found.difference("v3", "v1").text == "-4.0 %, not distinguishable"

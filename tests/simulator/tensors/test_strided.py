@@ -82,7 +82,7 @@ def test_a_view_of_one_element_many_times_covers_nothing_else():
         assert not vector.ap([[0, 12]]).access.covers
 
 
-def test_a_chosen_address_is_where_the_rectangle_is():
+def test_the_rectangle_of_a_tile_at_an_explicit_address():
     with on():
         tensor = nl.ndarray((32, 8), nl.float32, nl.sbuf, address=(64, 256))
         access = tensor[1:3, 2:4].access

@@ -36,7 +36,7 @@ def test_reads_gather_and_writes_scatter(trn3_core, partitions, count):
     np.testing.assert_array_equal(scattered.values, expected)
 
 
-def test_all_the_index_is_used_where_no_number_is_given(trn3_core):
+def test_the_whole_index_is_used_by_default(trn3_core):
     data, held = counted(16, 64), np.random.default_rng(0).integers(0, 64, (16, 3))
     view = tile(data).indirect(indices(held, nl.uint32))
     assert view.shape == (16, 48) and view.is_indirect()

@@ -33,7 +33,7 @@ from trninfer.simulator.tensors import tensor_operators
         (list, "not iterable"),
     ],
 )
-def test_an_operator_is_refused_and_says_what_to_call(core, use, text):
+def test_a_refused_operator_names_the_function_to_call(core, use, text):
     with pytest.raises(TypeError, match=text) as caught:
         use(nl.zeros((64, 8), nl.float32))
     assert isinstance(caught.value, NkiValidationError) or use is list
@@ -48,7 +48,7 @@ def test_an_operator_is_refused_and_says_what_to_call(core, use, text):
         ("item", "nl.device_print: its contents are not known"),
     ],
 )
-def test_a_method_that_tensors_lack_says_what_to_call(core, name, text):
+def test_a_missing_method_names_the_function_to_call(core, name, text):
     tensor = nl.zeros((64, 8), nl.float32)
     assert not hasattr(tensor, name)
     with pytest.raises(NkiValidationError, match=text):

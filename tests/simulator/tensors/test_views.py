@@ -54,7 +54,7 @@ def factorings(size, most=4):
 
 
 @given(STRIDED, st.data())
-def test_a_reshape_keeps_the_elements_where_it_can(view, data):
+def test_a_reshape_is_a_view_if_possible(view, data):
     new = data.draw(st.sampled_from(factorings(int(np.prod(view[0])))))
     strides = strides_of_reshape(*view, new)
     expected = addresses(*view).ravel()
@@ -77,7 +77,7 @@ def test_a_dense_view_takes_any_shape_of_its_size():
 
 
 @given(STRIDED)
-def test_a_comb_is_where_the_elements_are(view):
+def test_a_comb_covers_the_elements(view):
     shape, strides = view
     step, run = comb(shape, strides)
     if step:
@@ -113,7 +113,7 @@ def test_combs(shape, strides, expected):
         ((1, 1), (1, 1), False, 0),
     ],
 )
-def test_dimensions_that_go_on_where_the_next_one_ends_are_one(shape, strides, on_chip, count):
+def test_contiguous_dimensions_are_merged(shape, strides, on_chip, count):
     view = SimpleNamespace(shape=shape, strides=strides, storage=SimpleNamespace(on_chip=on_chip))
     assert dimensions(view) == count
 

@@ -58,7 +58,7 @@ def test_buffer_that_is_freed_first_is_reused_first() -> None:
     assert buffers.sbuf_peak == 100
 
 
-def test_several_may_have_to_come_free_for_one() -> None:
+def test_one_buffer_may_wait_for_several() -> None:
     buffers, versions = waiting([40, 40, 90])
     assert given_at(buffers, 0.0) == [0, 10]
     for version, time in zip(versions, (3.0, 4.0)):
@@ -101,7 +101,7 @@ def test_tiles_at_chosen_addresses_take_the_first_bytes_of_psum(placed: int, siz
     assert buffers.psum_peak == placed + size
 
 
-def test_a_program_that_stands_still_puts_two_tiles_into_the_emptiest_bank() -> None:
+def test_a_stalled_program_puts_two_tiles_into_the_emptiest_bank() -> None:
     buffers, versions = waiting([BANK - 8] * 7 + [100, 50, 60, BANK], psum=True)
     assert len(buffers.give(0.0)) == 8
     assert buffers.force(0.0) == 80 and versions[8].bank == 7  # next to the 100 bytes
@@ -123,7 +123,7 @@ def test_shared_bank_is_free_when_both_tiles_are() -> None:
     assert given_at(buffers, 2.0) == [90] and versions[9].bank == shared
 
 
-def test_sbuf_that_is_given_by_force_is_taken_back_too() -> None:
+def test_forced_allocations_of_sbuf_are_freed() -> None:
     buffers, versions = waiting([80, 50, 40])
     assert given_at(buffers, 0.0) == [0]
     assert buffers.force(0.0) == 10

@@ -38,7 +38,7 @@ def test_live_tiles_are_counted_and_named(target, buffer):
 
 
 @pytest.mark.parametrize("partitions, tiles", [(1, 4), (32, 4), (33, 2), (64, 2), (65, 1), (128, 1)])
-def test_tiles_of_few_partitions_lie_side_by_side(partitions, tiles):
+def test_tiles_of_few_partitions_share_columns(partitions, tiles):
     found = find_target("trn2")
     columns = found.usable_sbuf_bytes // 2 - 64  # in 16 bits, nearly a whole partition
 
@@ -54,7 +54,7 @@ def test_tiles_of_few_partitions_lie_side_by_side(partitions, tiles):
         execute(NeuronCore(found, functional=False), kernel, (tiles + 1,), {})
 
 
-def test_tiles_of_psum_lie_within_a_bank_or_take_whole_banks_in_a_row():
+def test_tiles_of_psum_are_within_a_bank_or_occupy_consecutive_banks():
     banks, bank = Banks(), 2048
     quarters = [tensor(PSUM, bank // 4) for _ in range(6)]
     assert all(banks.take(tile) for tile in quarters) and banks.used() == 2

@@ -129,7 +129,7 @@ def test_a_tile_that_is_never_read_lives_until_it_is_dropped() -> None:
 
 
 @pytest.mark.parametrize(("columns", "fitting"), [(512, 8), (300, 8), (256, 16), (1024, 4), (640, 4)])
-def test_psum_tiles_lie_in_banks(columns: int, fitting: int) -> None:
+def test_psum_tiles_are_within_banks(columns: int, fitting: int) -> None:
     """A tile of up to one bank fits within a single bank, a larger one takes whole banks."""
     assert walk(banks, tiles=fitting, columns=columns).memory.psum_banks == 8
     with pytest.raises(CapacityError, match=f"PSUM of trn2 is full: sums{fitting} .* no bank of 2048"):

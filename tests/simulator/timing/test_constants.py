@@ -48,13 +48,13 @@ def test_every_number_is_used_and_every_number_used_is_in_the_table():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_number_has_a_source_a_mark_and_rows_where_it_is_fitted(target):
+def test_every_number_has_a_source_a_mark_and_rows_if_fitted(target):
     for name, constant in constants(target).items():
         assert constant.mark in MARKS and constant.source, name
         assert constant.rows or constant.mark != "fitted", name
 
 
-def test_a_number_taken_from_another_target_is_that_targets():
+def test_a_number_scaled_from_another_target_equals_it():
     """Sources such as "trn2's" or "trn1's; not used"."""
     taken = 0
     for target in TARGETS:
@@ -72,7 +72,7 @@ def test_a_machine_has_the_names_of_the_table_and_no_other():
         machine("trn2").no_such_constant  # noqa: B018
 
 
-def test_an_override_makes_another_machine_and_goes_again():
+def test_an_override_changes_the_machine_and_can_be_removed():
     before = machine("trn2")
     override("trn2", "trigger_ns", 99.0)
     try:
@@ -84,7 +84,7 @@ def test_an_override_makes_another_machine_and_goes_again():
         override("trn2", "no_such_constant", 1.0)
 
 
-def test_a_run_on_another_machine_says_so_and_leaves_no_trace():
+def test_a_run_with_other_constants_is_labelled_and_leaves_no_trace():
     vector = simulator.TensorSpec((128 * 20_000,), "float32")
 
     def run(**more):
@@ -149,7 +149,7 @@ def test_a_dma_by_gpsimd_begins_as_long_after_its_data_as_measured():
 
 
 @pytest.mark.parametrize("size", [256, 4096])
-def test_elements_follow_each_other_as_measured(size):
+def test_intervals_of_elements_are_as_measured(size):
     """For hardware-generated descriptors, and for pieces of a store that GpSimd's descriptors cannot gather."""
     m = machine("trn2")
     queue, extra = ("qPoolDynamic", m.swdge_element_ns) if size == 256 else ("qSPDynamicHW", 0)
@@ -162,7 +162,7 @@ ENGINES = {"PE": "tensor", "DVE": "vector", "ACT": "scalar", "POOL": "gpsimd"}
 
 
 @pytest.mark.parametrize("waiting", ENGINES)
-def test_a_hand_over_to_an_engine_lies_within_its_rows(waiting):
+def test_semaphore_delays_are_within_the_measured_rows(waiting):
     """From any engine, and from a DMA."""
     with (DATA / "measured" / "hops.csv").open(newline="", encoding="utf-8") as opened:
         rows = [row for row in csv.DictReader(opened) if row["consumer_engine"] == waiting and int(row["n"]) >= 10]

@@ -63,7 +63,7 @@ def test_scan_takes_what_was_measured():
 
 
 @pytest.mark.parametrize("row", ["i04", "i05", "i09", "i11"])
-def test_matmuls_follow_each_other_as_measured(row):
+def test_intervals_of_matmuls_are_as_measured(row):
     """Within 0.6 ns: an incorrect gap between matmuls is visible here, but not in whole kernels."""
     measured = next(one for one in load_instruction_rows() if one.id == row)
     columns = int(re.search(r"N(\d+)", measured.shapes)[1])

@@ -214,7 +214,7 @@ def unequal(a: Any) -> Any:
     return out
 
 
-def test_the_path_goes_on_at_the_core_that_came_later() -> None:
+def test_the_path_continues_on_the_core_that_arrived_later() -> None:
     run = simulator.run(unequal[2], simulator.TensorSpec((128, 512), "float32"), functional=False)
     check_sums(run)
     second = len(run.prediction.programs[0])

@@ -121,7 +121,7 @@ def test_combs_that_interlock_do_not_meet() -> None:
     assert edges(program) == {(0, 2, RAW), (0, 3, WAW), (2, 3, WAR), (1, 4, WAW)}
 
 
-def test_tensors_in_hbm_have_dependencies_where_something_reads_them() -> None:
+def test_tensors_in_hbm_have_dependencies_if_they_are_read() -> None:
     kept, returned, given = tensor(HBM), tensor(HBM), tensor(HBM, argument=True)
     program = program_of(
         ("dma", part(kept), None),
@@ -151,7 +151,7 @@ def test_a_write_of_some_rows_leaves_those_who_wrote_the_others() -> None:
     assert {producer for producer, index, _ in edges(program) if index == 5} == {4}  # all others are overwritten
 
 
-def test_writes_that_overlap_a_stack_make_one_buffer_of_it() -> None:
+def test_overlapping_writes_turn_a_stack_into_one_buffer() -> None:
     """The third write covers half of the second."""
     stack = tensor(row_bytes=64)
     program = program_of(
@@ -175,7 +175,7 @@ def test_a_read_between_the_parts_of_a_stack_waits_for_those_that_it_reaches(
     assert edges(program) == {(producer, 3, RAW) for producer in waited}
 
 
-def test_instructions_that_keep_their_order_follow_each_other_on_one_engine() -> None:
+def test_ordered_instructions_are_sequential_on_an_engine() -> None:
     program = Listing()
     for unit, ordered in (("vector", True), ("scalar", True), ("vector", False), ("vector", True), ("scalar", True)):
         program.add(unit, ordered=ordered)
@@ -207,7 +207,7 @@ def rewritten(region: Any, **more: Any) -> Listing:
     return program
 
 
-def test_renaming_gives_a_tile_that_is_written_anew_another_buffer() -> None:
+def test_renaming_assigns_another_buffer_to_a_rewritten_tile() -> None:
     plain = {(0, 1, RAW), (0, 2, WAW), (1, 2, WAR), (2, 3, RAW)}
     renamed = rewritten(SBUF)
     assert edges(renamed) == plain and len(analyse(renamed).births) == 1

@@ -184,7 +184,7 @@ def test_small_dmas_are_bound_by_their_issue_and_dge_makes_it_slower() -> None:
     assert 4 < work(on) / work(off) < 7
 
 
-def test_dge_does_not_matter_where_bytes_do() -> None:
+def test_dge_does_not_matter_for_large_transfers() -> None:
     on, off = (walk(vector_add_stream, (128 * 40_000,), (128 * 40_000,), free=4000, dge=dge) for dge in (True, False))
     assert work(on) == pytest.approx(work(off), rel=0.05)
 
@@ -201,7 +201,7 @@ def test_more_partitions_to_a_dma_pay() -> None:
     assert 60 < work(one) / work(all_) < 128
 
 
-def test_two_tiles_overlap_where_one_does_not() -> None:
+def test_two_tiles_overlap_and_one_does_not() -> None:
     one, two = (walk(vector_add_stream, (256_000,), (256_000,), free=free, dge=False) for free in (2000, 1000))
     assert work(two) < work(one)
 
@@ -265,7 +265,7 @@ def test_a_transpose_takes_time_by_its_bytes() -> None:
     assert work(fourfold) / work(once) == pytest.approx(4, rel=0.2)
 
 
-def test_constants_say_where_they_come_from() -> None:
+def test_constants_have_sources() -> None:
     for target in TARGETS:
         for name, constant in constants(target).items():
             assert constant.mark in MARKS, name

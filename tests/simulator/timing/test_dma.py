@@ -115,7 +115,7 @@ def test_a_transpose_runs_at_a_share_of_the_rate() -> None:
     assert of_one_engine(moved(1, 1, dge=True, transpose=True, hbm=False)) == pytest.approx(4 * HARD)
 
 
-def test_engines_meet_at_channels_where_elements_are_short() -> None:
+def test_engines_share_channels_for_short_elements() -> None:
     """Each additional engine uses the same channel once every `channels` times."""
     _, spread = engine_times(moved(24, 24, size=60, dge=True, span=4), M)
     assert spread == pytest.approx([8 * 100 * (1 + 2 / 8) + 1] * 3)

@@ -40,7 +40,7 @@ def test_kernels_are_distinguished_by_what_bounds_them(
     assert kind in KINDS
 
 
-def test_a_kind_that_nobody_measured_is_not_validated() -> None:
+def test_an_unmeasured_kind_is_not_validated() -> None:
     assert expected_error("trn2", "tensor") == ERRORS["trn2"]["tensor"] < ERRORS["trn2"][REST]
     assert "latency" not in ERRORS["trn2"] and expected_error("trn2", "latency") == NOT_VALIDATED
     assert expected_error("trn4", "tensor") is None
@@ -64,7 +64,7 @@ def test_every_target_has_a_share_for_what_was_not_measured() -> None:
     assert all(0 < error < 1 for error in DIFFERENCES.values())
 
 
-def test_a_prediction_says_how_sure_it_is() -> None:
+def test_a_prediction_has_an_expected_error() -> None:
     def timed(**more: object) -> simulator.Run:
         vector = simulator.TensorSpec((25_600,), "float32")
         return simulator.run(vector_add_stream, vector, vector, free=200, functional=False, **more)

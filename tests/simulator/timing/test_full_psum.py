@@ -30,7 +30,7 @@ def test_the_gain_is_that_of_a_kernel_that_packs_its_transposes():
     assert json.loads(json.dumps(summary(apart, [])))["full_psum"]["gain_us"] == round(found.gain_us, 3)
 
 
-def test_a_small_gain_few_tiles_and_two_cores_give_no_advice():
+def test_no_advice_for_small_gains_few_tiles_or_two_cores():
     assert run_attention(512, False).full_psum is None
 
     @nki.jit

@@ -35,7 +35,7 @@ def issued(table=TABLE, **more):
     return [event.name for event in sorted(loads, key=lambda event: event.issued_ns)], run.latency_us
 
 
-def test_loads_come_in_the_order_in_which_they_are_used() -> None:
+def test_loads_are_issued_in_order_of_use() -> None:
     names = [f"load {t}" for t in range(TILES)]
     forward, backward = issued(first_used_last=False), issued(first_used_last=True)
     assert forward[0] == names and backward[0] == names[::-1]
@@ -44,7 +44,7 @@ def test_loads_come_in_the_order_in_which_they_are_used() -> None:
     assert as_written == names and later > backward[1]
 
 
-def test_loads_by_gpsimds_descriptors_come_in_the_order_of_use_too() -> None:
+def test_loads_with_descriptors_of_gpsimd_are_issued_in_order_of_use() -> None:
     """GpSimd executes everything in order, including loads in the order of their use."""
     narrow = TensorSpec((TILES * 128, 256), "bfloat16")
     assert {event.engine for event in simulator.run(sums, narrow, False, functional=False).timeline} >= {"gpsimd"}
@@ -71,7 +71,7 @@ def row_first(table, row):
     return out
 
 
-def test_loads_come_by_their_use_whoever_makes_their_descriptors() -> None:
+def test_order_of_loads_does_not_depend_on_descriptor_generation() -> None:
     """Otherwise the weights of all layers would be loaded before a network's input."""
     run = simulator.run(row_first, TABLE, TensorSpec((1, 512), "float32"), functional=False)
     assert {instruction.dma.dge for instruction in run.program if instruction.dma and instruction.dma.load} == {

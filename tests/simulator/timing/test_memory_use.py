@@ -49,7 +49,7 @@ def test_tiles_take_their_bytes_from_first_write_to_last_access() -> None:
     assert use.owners[0].line == ("kernel.py", 1) and use.owners[0].name == "128x25 float32"
 
 
-def test_the_largest_tile_of_the_peak_comes_first_and_those_that_are_gone_are_left_out() -> None:
+def test_tiles_of_the_peak_are_sorted_by_size_and_dead_tiles_are_omitted() -> None:
     gone, little, much = tensor(row_bytes=500), tensor(row_bytes=10), tensor(row_bytes=700)
     use = use_of(((0, 5), gone, None), ((5, 9), little, None), ((7, 9), much, little))
     assert [tile.bytes for tile in use.owners] == [700, 10] and use.peak_ns == 7
@@ -70,7 +70,7 @@ def test_tile_without_access_near_the_peak_is_idle() -> None:
     assert use.peak_ns == 50 and [tile.idle_ns for tile in use.owners] == [80, 0]
 
 
-def test_a_tile_that_is_written_anew_keeps_its_buffer_unless_tiles_are_renamed() -> None:
+def test_a_rewritten_tile_keeps_its_buffer_unless_tiles_are_renamed() -> None:
     a = tensor(row_bytes=100)
     steps: tuple[Step, ...] = (((0, 10), a, None), ((10, 20), None, a), ((50, 60), a, None), ((60, 70), None, a))
     once, anew = ((0, 100), (70, 0)), ((0, 100), (20, 0), (50, 100), (70, 0))

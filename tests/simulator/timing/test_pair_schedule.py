@@ -24,7 +24,7 @@ def chain(*takes: float) -> Listing:
     return program
 
 
-def test_cores_that_meet_nowhere_run_as_each_does_alone() -> None:
+def test_cores_without_barriers_run_independently() -> None:
     programs = chain(100, 50), chain(30)
     first, second = pair_schedule(programs, [], TRN2, M)
     assert (first, second) == tuple(schedule(program, TRN2) for program in programs)
@@ -75,7 +75,7 @@ def loads(count: int) -> Listing:
     return program
 
 
-def test_cores_share_their_stack_of_hbm_where_both_move_something() -> None:
+def test_cores_that_move_data_share_their_hbm_stack() -> None:
     alone = schedule(loads(8), TRN2).makespan
     first, second = pair_schedule((loads(8), loads(8)), [], TRN2, M)
     assert first.makespan == second.makespan > 1.2 * alone

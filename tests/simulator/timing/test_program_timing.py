@@ -112,7 +112,7 @@ def test_the_critical_path_is_as_long_as_the_program() -> None:
         assert sum(step.end_ns - step.start_ns for step in found.critical_path) == pytest.approx(found.makespan)
 
 
-def test_a_faster_engine_takes_less_of_its_own_instructions_alone() -> None:
+def test_a_faster_engine_shortens_only_its_own_instructions() -> None:
     found = timing(chain(1000, 3000))
     assert found.makespan == 4000 + M.hop_vector_ns
     assert found.faster_makespan("vector", 2.0) == 2000 + M.hop_vector_ns

@@ -119,7 +119,7 @@ def test_the_schedule_is_deterministic(steps: Any, widths: Any, target: str) -> 
 
 @settings(max_examples=25)
 @given(all_steps, small, targets)
-def test_walking_and_computing_give_one_timeline(steps: Any, widths: Any, target: str) -> None:
+def test_shape_only_and_functional_runs_have_the_same_timeline(steps: Any, widths: Any, target: str) -> None:
     walked = walk(steps, widths, target)
     array = np.zeros((128, 12500), np.float32)
     computed = simulator.run(program, array, target=target, steps=tuple(steps), widths=tuple(widths))

@@ -146,7 +146,7 @@ def selected(a):
 
 
 @pytest.mark.parametrize("kernel", [running_sum, selected])
-def test_no_advice_where_values_live_on(kernel):
+def test_no_advice_if_values_are_still_needed(kernel):
     assert run(kernel, WIDE).reuse is None
 
 

@@ -157,7 +157,7 @@ def test_the_order_runs_ahead_of_the_kernel_only_so_far():
     assert all(e.start_ns < waits for e in free.timeline if e.op == "memset")
 
 
-def test_small_elements_cost_by_the_piece_where_hardware_makes_the_descriptors():
+def test_small_elements_have_a_fixed_cost_with_hardware_descriptors():
     @nki.jit
     def spread(a):
         out = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.shared_hbm)
@@ -246,7 +246,7 @@ def test_a_tile_in_psum_has_one_address_however_often_it_is_written(tiles):
     assert run.latency_us >= simulator.run(transposes, SQUARE, count=60, together=1, **free).latency_us
 
 
-def test_tiles_in_psum_share_banks_where_the_kernel_holds_more_of_them():
+def test_tiles_in_psum_share_banks_if_there_are_more_than_banks():
     @nki.jit
     def last_first(a, count):
         out = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.shared_hbm)

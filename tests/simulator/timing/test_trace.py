@@ -45,7 +45,7 @@ def spans(trace: dict[str, Any]) -> list[dict[str, Any]]:
     return [event for event in trace["traceEvents"] if event["ph"] == "X"]
 
 
-def test_layers_lie_where_their_launch_does() -> None:
+def test_layers_are_within_their_launch() -> None:
     parts = [("conv1", 500.0, 2500.0), ("conv2", 2500.0, 3000.0)]
     trace = chrome_trace([("first", 10.0, [], [], []), ("second", 10.0, [], parts, [])])
     layers = {span["name"]: (span["ts"], span["dur"]) for span in spans(trace) if span["name"].startswith("conv")}
@@ -102,7 +102,7 @@ def event(start: float, end: float) -> SimpleNamespace:
     )
 
 
-def test_a_trace_goes_by_the_umask(tmp_path: Path) -> None:
+def test_a_trace_respects_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         simulator.write_trace(tmp_path / "trace.json", [product()])

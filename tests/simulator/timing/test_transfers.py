@@ -49,7 +49,7 @@ def test_rows_on_chip_are_apart_and_rows_in_hbm_are_not() -> None:
     assert moved(new((1, 8, 16)), hbm((1, 8, 16))).descriptors == 1  # all in one partition
 
 
-def test_a_store_begins_where_its_tile_does() -> None:
+def test_a_store_begins_at_the_partition_of_its_tile() -> None:
     store = moved(hbm((32, 8)), new((96, 8))[64:96])
     assert (store.load, store.partitions, store.row, store.hbm) == (False, 32, 64, True)
     load = moved(new((96, 8))[32:34], hbm((2, 8)))

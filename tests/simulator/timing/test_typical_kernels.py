@@ -48,7 +48,7 @@ def work_us(run: simulator.Run) -> float:
 
 
 @both
-def test_predictions_lie_between_the_roofline_and_one_after_the_other(name: str, target: str) -> None:
+def test_predictions_are_between_the_roofline_and_the_sum_of_all_instructions(name: str, target: str) -> None:
     for size in (1, 3, 8):
         run = timed(name, size, target, constants={})
         predicted = work_us(run)
@@ -85,13 +85,13 @@ def test_whoever_makes_the_descriptors_and_counts_the_launch(
 @pytest.mark.parametrize(
     ("name", "size", "most"), [("elementwise", 64, 1.6), ("layernorm", 64, 1.6), ("scan", 64, 1.6)]
 )
-def test_long_streams_come_near_the_rate_of_the_dma_engines(name: str, size: int, most: float, target: str) -> None:
+def test_long_streams_approach_the_rate_of_the_dma_engines(name: str, size: int, most: float, target: str) -> None:
     run = timed(name, size, target)
     assert work_us(run) <= most * floor_us(run)
 
 
 @pytest.mark.parametrize("target", ON)
-def test_a_deep_product_comes_near_the_peak_of_the_array(target: str) -> None:
+def test_a_deep_product_approaches_the_peak_of_the_array(target: str) -> None:
     """Its first block waits for all operands, so in the worst case the times for loading and multiplying add up."""
     run = timed("matmul", 32, target)
     assert work_us(run) <= 1.25 * sum(floors_us(run))

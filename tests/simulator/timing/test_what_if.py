@@ -93,7 +93,7 @@ def test_unknown_resource_or_invalid_factor_is_refused(resource: str, times: flo
         run.what_if(resource, times)
 
 
-def test_every_constant_of_the_clock_is_of_a_resource_or_said_to_be_of_none() -> None:
+def test_every_constant_belongs_to_a_resource_or_is_listed_as_an_exception() -> None:
     before = machine("trn2")
     changing = set()
     for resource in RESOURCES:

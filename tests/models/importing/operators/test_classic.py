@@ -104,7 +104,7 @@ def test_features_that_are_chosen_and_normalised(norm: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("intercepts", [[0.5], []])
-def test_a_linear_regression_gives_values(intercepts: list[float], tmp_path: Path) -> None:
+def test_a_linear_regression_outputs_values(intercepts: list[float], tmp_path: Path) -> None:
     chain = Chain(4)
     more = {"intercepts": intercepts} if intercepts else {}
     chain.add("LinearRegressor", coefficients=[1.0, -2.0, 0.5, 3.0], domain="ai.onnx.ml", **more)

@@ -46,7 +46,7 @@ def test_data_and_weights(
         ends(chain, features, tmp_path)
 
 
-def test_weights_that_come_first(tmp_path: Path) -> None:
+def test_weights_as_the_first_operand(tmp_path: Path) -> None:
     chain = Chain(5, 6)
     chain.add("Einsum", "x", first=chain.weight(4, 6), equation="oc,btc->bto")
     ends(chain, 20, tmp_path)

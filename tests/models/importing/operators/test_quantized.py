@@ -51,7 +51,7 @@ def numpy_zero(chain: Chain, zero: int) -> str:
     return chain.weights[-1].name
 
 
-def test_whole_numbers_are_computed_as_what_they_stand_for(tmp_path: Path) -> None:
+def test_quantized_integers_are_dequantized(tmp_path: Path) -> None:
     """QDQ: a zero point of 0 is all that remains of the relu, and must not be lost."""
     chain = Chain(3, 8, 8)
     quantised(chain, 0.04, 128)

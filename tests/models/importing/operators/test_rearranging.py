@@ -54,7 +54,7 @@ def test_flatten_at_any_axis(axis: int, tmp_path: Path) -> None:
     checked(chain.model(), tmp_path)
 
 
-def test_the_batch_may_be_moved_and_come_back(tmp_path: Path) -> None:
+def test_the_batch_axis_may_be_moved_and_restored(tmp_path: Path) -> None:
     """As in recurrent text readers: time first, [T, batch, features]."""
     chain = Chain(1, 8, 12)
     chain.conv((1, 5))
@@ -134,7 +134,7 @@ def test_heads_and_a_class_token_of_a_batch_that_the_file_fixes(batch: int, sele
 
 
 @pytest.mark.parametrize("batch", [2, 3])
-def test_a_batch_that_the_file_fixes_may_be_moved_and_come_back(batch: int, tmp_path: Path) -> None:
+def test_a_fixed_batch_axis_may_be_moved_and_restored(batch: int, tmp_path: Path) -> None:
     """As in torch's attention: tokens first, then the batch, with which the heads are combined."""
     chain = Chain(5, 8)
     chain.inputs[0].type.tensor_type.shape.dim[0].dim_value = batch

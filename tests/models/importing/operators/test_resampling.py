@@ -116,7 +116,7 @@ def test_unsupported_resampling_is_refused(add, says: str, tmp_path: Path) -> No
     assert "\n" not in str(error.value)
 
 
-def test_enlarging_is_exact_where_pixels_are_repeated(tmp_path: Path) -> None:
+def test_enlarging_by_repetition_is_exact(tmp_path: Path) -> None:
     chain = Chain(1, 2, 2)
     chain.add("Resize", "", chain.constant([1.0, 1.0, 2.0, 1.0]), coordinate_transformation_mode="asymmetric")
     chain.add("Flatten")

@@ -96,7 +96,7 @@ def test_parameters_that_take_anything():
     ]
 
 
-def test_a_call_for_a_tile_says_that_instructions_write_to_one():
+def test_use_of_a_result_reports_that_instructions_write_to_dst():
     ((rule, message),) = misfits("nisa.reciprocal", call("f(data=a)"), NOW.signatures["nki.isa.reciprocal"])
     assert rule == "missing-argument" and message.startswith(
         "nisa.reciprocal requires 'dst'; its parameters are (dst, data, name); "

@@ -30,7 +30,7 @@ def cells(*sources):
         "%%time\r\nx = 1\ny = 2\r\n\n%pwd",
     ],
 )
-def test_a_cell_is_python_and_comes_back_as_it_was(source):
+def test_a_cell_is_converted_to_python_and_back(source):
     found = cells("x = 0", source, "y = 1")
     ast.parse(found.text)
     assert found.split(found.text) == {1: "x = 0", 2: source, 3: "y = 1"}

@@ -78,7 +78,7 @@ def test_kernel_called_by_the_host_must_return_outputs():
     assert [finding.rule for finding in check_source(text)] == ["output-buffer"]
 
 
-def test_helpers_that_call_each_other_end():
+def test_recursive_helpers_are_checked_once():
     text = (
         HEADER
         + "def f(n):\n    return g(n)\n\ndef g(n):\n    return f(n)\n\n@nki.jit\ndef kernel(a):\n    return f(a)\n"
@@ -137,7 +137,7 @@ def test_grids_of_other_numbers_of_cores_are_found(grid, shown):
         assert all(each.rule != "launch-grid" for each in check_source(kernel + f"kernel[{allowed}](x)\n"))
 
 
-def test_an_internal_error_is_one_line_that_says_so(monkeypatch):
+def test_an_internal_error_is_reported_in_one_line(monkeypatch):
     monkeypatch.setattr(checker, "check_calls", lambda scope: {}["why"])
     with pytest.raises(SourceError) as caught:
         check_source("import nki\n\n@nki.jit\ndef kernel(a):\n    return a\n", "k.py")

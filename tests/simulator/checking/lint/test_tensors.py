@@ -98,7 +98,7 @@ def test_names(lines, expected):
     assert held("t", *lines) == expected
 
 
-def test_names_that_lead_to_each_other_are_each_looked_at_once():
+def test_names_that_refer_to_each_other_are_evaluated_once():
     """If every path to a name were followed separately, the first case would take 2 to the power of 300 steps, the
     second 12 factorial."""
     chain = "a0 = nl.zeros((1,), nl.float32)\n" + "".join(f" a{i} = a{i - 1}; a{i} = a{i - 1}\n" for i in range(1, 300))
