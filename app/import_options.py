@@ -161,9 +161,9 @@ class NetworkOptions:
         typer.Option(
             "--boxes",
             metavar="SPEC",
-            help="Format of a detector's boxes: yolov5, yolov8, yolo26, yolox, detr, rtdetr, ssd, ssd300, retinanet or "
-            "retinaface, optionally followed by fields that differ, as in yolov5,classes=3,scores=logits. [default: "
-            "from the file's metadata, else from shapes]",
+            help="Format of a detector's boxes: yolov5, yolov8, yolo26, yolox, detr, rtdetr, ssd, ssd300, "
+            "ssdlite320, retinanet or retinaface, optionally followed by fields that differ, as in "
+            "yolov5,classes=3,scores=logits. [default: from the file's metadata, else from shapes]",
         ),
     ] = None
     activation: Annotated[

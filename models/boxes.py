@@ -15,6 +15,7 @@ LAYOUTS = ("rows", "columns")
 CODES = ("centre", "corners", "cells", "priors")
 UNITS = ("pixels", "fraction")
 SCORES = ("probabilities", "logits", "softmax")
+PRIOR_CELLS = ("strides", "filled", "corners")
 MAX_EXTRAS = 4096  # values of a box in addition to its corners and scores
 MAX_PRIORS = 256
 ENDED = 6  # values in an end-to-end row: corners, score and class
@@ -75,9 +76,10 @@ class BoxHead:
     """Width and height, in pixels, of the priors of a cell, flattened, grid by grid."""
     prior_counts: tuple[int, ...] = ()
     """Number of priors per cell of each grid."""
-    at_corners: bool = False
-    """True if priors are at the upper left corners of cells instead of their centres, and the side of a cell is that of
-    the image divided by the number of cells, rounded down, as in torchvision's RetinaNet."""
+    prior_cells: str = "strides"
+    """Positions of priors: "strides": the centres of cells that are as large as the strides; "filled": the centres of
+    cells that fill the image, as in SSDLite; "corners": the upper left corners of cells whose side is that of the image
+    divided by their number, rounded down, as in torchvision's RetinaNet."""
     variances: tuple[float, ...] = (0.1, 0.2)
     """Variances of the centres and of the sizes."""
     scores_from: str = ""
@@ -132,8 +134,9 @@ class BoxHead:
             raise ModelError(
                 f"boxes: priors contains {len(self.priors)} numbers; expected a positive width and height for each"
             )
-        if self.at_corners and self.code != "priors":
-            raise ModelError("boxes: at_corners requires the code priors")
+        check_choice("boxes", "prior_cells", self.prior_cells, PRIOR_CELLS)
+        if self.prior_cells != "strides" and self.code != "priors":
+            raise ModelError(f"boxes: prior_cells={self.prior_cells} requires the code priors")
         if len(self.variances) != 2 or not all(0 < variance <= 100 for variance in self.variances):
             raise ModelError("boxes: variances must be two positive numbers, for centres and for sizes")
 
@@ -193,10 +196,11 @@ class BoxHead:
             counts = math.ceil(height / stride), math.ceil(width / stride)
             rows, columns = np.indices(counts, np.float32)
             cells = np.stack([columns.ravel(), rows.ravel()], axis=1)
-            steps = np.float32(stride)
-            if self.at_corners:
-                steps = np.array((width // counts[1], height // counts[0]), np.float32)
-            elif self.code == "priors":
+            steps = np.array(stride, np.float32)
+            if self.prior_cells != "strides":
+                steps = np.array((width / counts[1], height / counts[0]), np.float32)
+                steps = steps if self.prior_cells == "filled" else np.floor(steps)
+            if self.code == "priors" and self.prior_cells != "corners":
                 cells += np.float32(0.5)
             if self.code == "priors":
                 sides = np.array(self.priors[2 * first : 2 * (first + count)], np.float32).reshape(count, 2)

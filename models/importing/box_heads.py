@@ -250,11 +250,11 @@ def _queries(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int 
 
 
 def _heads(outputs: Sequence[BuiltOutput], size: tuple[int, int], labels: int | None) -> Guess | None:
-    """Recognise the heads of torchvision's SSD300 and RetinaNet by the names of their outputs and their number of
+    """Recognise the heads of torchvision's SSD and RetinaNet by the names of their outputs and their number of
     priors. Other networks have as many, but different priors."""
     shapes = {built.name: built.shape for built in outputs}
     offsets, logits = shapes.get(_OFFSETS, ()), shapes.get(_LOGITS, ())
-    for kind in (BOX_KINDS["ssd300"], BOX_KINDS["retinanet"]):
+    for kind in (BOX_KINDS["ssd300"], BOX_KINDS["ssdlite320"], BOX_KINDS["retinanet"]):
         count = BoxHead(1, **kind.fields).box_count(*size)
         if offsets == (count, 4) and len(logits) == 2 and logits[0] == count and len(outputs) == 2:
             return Guess(kind)

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,22 +31,21 @@ _DETR = dataclasses.replace(_SQUASHED, mean=IMAGENET_MEAN, std=IMAGENET_STD)
 _QUERIES = {"layout": "rows", "code": "centre", "unit": "fraction", "suppress": False}
 _ULTRAFACE = dataclasses.replace(_SQUASHED, input_range=(0.0, 255.0), mean=(127.0,), std=(128.0,))
 _SSD300 = dataclasses.replace(_SQUASHED, mean=(0.48235, 0.45882, 0.40784), std=(1 / 255,))
+_SSDLITE = dataclasses.replace(_SQUASHED, mean=(0.5,), std=(0.5,))
+_OFFSETS = {"layout": "rows", "code": "priors", "scores": "softmax", "background": True}
 _RETINANET = dataclasses.replace(LETTERBOX, mean=IMAGENET_MEAN, std=IMAGENET_STD, pad_colour=116, pad_place="corner")
 
 
-def _ssd300_priors() -> dict[str, Any]:
-    """Return the priors of SSD300 as fields of `BoxHead`: in each cell, two squares and boxes of other aspect
-    ratios."""
-    scales = (0.07, 0.15, 0.33, 0.51, 0.69, 0.87, 1.05)
-    ratios = ((2,), (2, 3), (2, 3), (2, 3), (2,), (2,))
+def _ssd_priors(size: int, scales: Sequence[float], ratios: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Return the priors of an SSD for images of `size` pixels as fields of `BoxHead`: in each cell, two squares and
+    boxes of other aspect ratios."""
     priors: list[float] = []
     for scale, larger, others in zip(scales, scales[1:], ratios):
         sides = [(scale, scale), (math.sqrt(scale * larger),) * 2]
         for ratio in map(math.sqrt, others):
             sides += [(scale * ratio, scale / ratio), (scale / ratio, scale * ratio)]
-        priors += [300 * min(1.0, side) for pair in sides for side in pair]
-    counts = tuple(2 + 2 * len(others) for others in ratios)
-    return {"strides": (8, 16, 32, 64, 100, 300), "priors": tuple(priors), "prior_counts": counts}
+        priors += [size * min(1.0, side) for pair in sides for side in pair]
+    return {"priors": tuple(priors), "prior_counts": tuple(2 + 2 * len(others) for others in ratios)}
 
 
 def _retinanet_priors() -> dict[str, Any]:
@@ -100,16 +99,30 @@ BOX_KINDS = {
         name="retinaface",
     ),
     "ssd300": BoxSpec(
-        {"layout": "rows", "code": "priors", "scores": "softmax", "background": True, **_ssd300_priors()},
+        {
+            **_OFFSETS,
+            "strides": (8, 16, 32, 64, 100, 300),
+            **_ssd_priors(300, (0.07, 0.15, 0.33, 0.51, 0.69, 0.87, 1.05), ((2,), *[(2, 3)] * 3, (2,), (2,))),
+        },
         _SSD300,
         name="ssd300",
+    ),
+    "ssdlite320": BoxSpec(
+        {
+            **_OFFSETS,
+            "strides": (16, 32, 64, 107, 160, 320),
+            "prior_cells": "filled",
+            **_ssd_priors(320, (0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.0), [(2, 3)] * 6),
+        },
+        _SSDLITE,
+        name="ssdlite320",
     ),
     "retinanet": BoxSpec(
         {
             "layout": "rows",
             "code": "priors",
             "scores": "logits",
-            "at_corners": True,
+            "prior_cells": "corners",
             "variances": (1.0, 1.0),
             **_retinanet_priors(),
         },

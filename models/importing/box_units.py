@@ -106,7 +106,7 @@ def _without_priors(head: BoxHead, boxes: np.ndarray) -> BoxHead:
     """Return a head that reads corners in pixels if the file already adds the offsets to the priors."""
     if head.code != "priors" or _share_in_order(boxes) < LEAST_ORDERED:
         return head
-    plain = {"strides": (), "priors": (), "prior_counts": (), "at_corners": False}
+    plain = {"strides": (), "priors": (), "prior_counts": (), "prior_cells": "strides"}
     return dataclasses.replace(head, code="corners", unit="pixels", **plain)  # type: ignore[arg-type]
 
 

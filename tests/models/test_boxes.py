@@ -35,7 +35,7 @@ def test_grids_count_their_boxes():
 
 
 def test_priors_of_torchvision():
-    """Numbers printed by the anchor generators of torchvision 0.29 for an image of 300x300, and one of 97x97."""
+    """Numbers printed by the anchor generators of torchvision 0.29."""
     origins, sizes = BoxHead(1, **BOX_KINDS["ssd300"].fields).grid(300, 300)
     first = np.concatenate([origins - sizes / 2, origins + sizes / 2], axis=1)[:4]
     assert len(origins) == 8732 and first == pytest.approx(
@@ -43,6 +43,13 @@ def test_priors_of_torchvision():
                   [-10.8492, -3.4246, 18.8492, 11.4246], [-3.4246, -10.8492, 11.4246, 18.8492]]), abs=1e-3,
     )  # fmt: skip
     assert sizes.max() == 300  # clipped to the image
+    origins, sizes = BoxHead(1, **BOX_KINDS["ssdlite320"].fields).grid(320, 320)
+    first = np.concatenate([origins - sizes / 2, origins + sizes / 2], axis=1)[:3]
+    assert len(origins) == 3234 and first == pytest.approx(
+        np.array([[-24, -24, 40, 40], [-34.332, -34.332, 50.332, 50.332], [-37.2548, -14.6274, 53.2548, 30.6274]]),
+        abs=1e-3,
+    )
+    assert origins[6 * 525].tolist() == pytest.approx([320 / 6] * 2)  # three cells
     origins, sizes = BoxHead(1, **BOX_KINDS["retinanet"].fields).grid(97, 97)
     assert sizes[:9].tolist() == [
         [46, 22], [56, 28], [70, 36], [32, 32], [40, 40], [50, 50], [22, 46], [28, 56], [36, 70]
@@ -63,7 +70,7 @@ def test_priors_of_torchvision():
         ({"code": "priors", "strides": (8,), "prior_counts": (1,), "priors": (8.0,)}, "priors contains 1 numbers"),
         ({"objectness": True, "background": True}, "objectness requires"),
         ({"ended": True}, "rows that are already selected"),
-        ({"at_corners": True}, "at_corners requires the code priors"),
+        ({"prior_cells": "corners"}, "prior_cells=corners requires the code priors"),
         ({"variances": (0.1,)}, "variances must be two positive numbers"),
     ],
 )

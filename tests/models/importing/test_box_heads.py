@@ -146,7 +146,11 @@ def test_what_is_said_must_fit():
 
 def test_heads_of_torchvision_are_recognised_by_their_names_and_priors():
     """Other networks, such as SSD300 trained on VOC and EfficientDet, have as many, but different priors."""
-    for kind, size, count, classes in (("ssd300", (300, 300), 8732, 20), ("retinanet", (97, 128), 2565, 21)):
+    for kind, size, count, classes in (
+        ("ssd300", (300, 300), 8732, 20),
+        ("ssdlite320", (320, 320), 3234, 20),
+        ("retinanet", (97, 128), 2565, 21),
+    ):
         heads = built(("bbox_regression", (count, 4)), ("cls_logits", (count, 21)))
         found = find_head(heads, size, None, None)
         assert found is not None and found.spec.name == kind
