@@ -131,7 +131,8 @@ def test_input_file_is_not_overwritten(cli, pictures, picture_model, tmp_path, o
     listed.write_text(str(pictures / "0.png"))
     for taken in (pictures / "1.png", picture_model, listed):
         before = taken.read_bytes()
-        outcome = cli("classify", pictures, "--from-list", listed, "--model", picture_model, option, taken)
+        words = ("--from-list", listed, "--model", picture_model, "--format", "table")
+        outcome = cli("classify", pictures, *words, option, taken)
         assert outcome.status == 2 and f"{option} {taken}: this file is read as input" in outcome.err
         assert taken.read_bytes() == before
 
