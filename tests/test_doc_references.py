@@ -11,7 +11,7 @@ FOLDERS = ("api", "app", "inference", "runtime", "lowering", "models", "kernels"
 OTHER_TOOLS = {  # options of other programs that sentences mention
     *("--config-settings", "--help", "--nki-simulator", "--nki-update-baselines", "--page", "--path", "--seed"),
     *("--platform-target", "--profile", "--profile_name", "--region", "--size", "--strict", "--test-mode"),
-    *("--data-binary", "--test_maxpool"),
+    *("--data-binary", "--hypothesis-profile", "--test_maxpool"),
 }
 _CODE = re.compile(r"`([^`\n]+)`")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z_-]*")
