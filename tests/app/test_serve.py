@@ -24,13 +24,24 @@ QUICK = ("--max-batch", 1, "--decoders", 1)
 
 
 def in_background(server: RunningServer, body: bytes, count: int) -> tuple[list[threading.Thread], list[int]]:
-    """Send requests in separate threads, and return the statuses of the responses."""
+    """Send requests in separate threads, and return the statuses of the responses. The server has accepted all of
+    them."""
     statuses: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: statuses.append(server.ask("/classify", body).status)) for _ in range(count)
-    ]
+    sent = threading.Barrier(count + 1, timeout=300)
+    head = f"POST /classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nExpect: 100-continue\r\n\r\n"
+
+    def send() -> None:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=300) as connection:
+            connection.sendall(head.encode())
+            assert connection.recv(1000).startswith(b"HTTP/1.1 100 ")  # it waits for the body
+            connection.sendall(body)
+            sent.wait()
+            statuses.append(int(connection.makefile("rb").readline().split()[1]))
+
+    threads = [threading.Thread(target=send) for _ in range(count)]
     for thread in threads:
         thread.start()
+    sent.wait()
     return threads, statuses
 
 
