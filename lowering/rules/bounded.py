@@ -22,7 +22,7 @@ from ..graph.lazy import LazyArray
 
 FLOAT32 = float(np.finfo(np.float32).max)
 EVERY = 3  # the Scalar Engine computes one in this many parts
-FARTHEST = 1024.0  # a bound farther from zero is treated as always or never reached
+FARTHEST, FARTHEST_FLOAT16 = 1e30, 65504.0  # no value is farther from zero, so such a bound is never crossed
 FLOAT16_SCALES = (1 / 64, 64.0)  # scales outside this range might make filters overflow or underflow in float16
 
 
@@ -113,7 +113,7 @@ def _folded(scale: np.ndarray, shift: np.ndarray, is_limited: np.ndarray, dtype:
 def _bounds(scale: np.ndarray, shift: np.ndarray, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the bound of each channel, rounded to a dtype, whether the ReLU is constant, and whether it never
     applies."""
-    is_far = abs(shift) > FARTHEST * abs(scale)
+    is_far = abs(shift) > (FARTHEST_FLOAT16 if dtype == np.float16 else FARTHEST) * abs(scale)
     bounds = -shift / np.where(is_far | (scale == 0), 1.0, scale)
     is_constant = (scale == 0) | (is_far & (shift < 0))
     return bounds.astype(dtype).astype(np.float64), is_constant, is_far & ~is_constant

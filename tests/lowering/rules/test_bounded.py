@@ -64,3 +64,18 @@ def test_a_relu_that_others_read_or_that_is_padded_stays() -> None:
         (node,) = nodes_of(graph_of(network), "scaled")
         assert isinstance(node.operation, AffineOperation) and node.operation.activation.name == "relu"
         assert_right(network, Decisions(), 2)
+
+
+@pytest.mark.parametrize("shift", [-2.0, 2.0])
+def test_a_scaled_relu_of_large_values_is_bounded_far_from_zero(shift: float) -> None:
+    layers: list[Layer] = [conv("stem", 3, 8, 3), Affine("scaled", (8,), "relu"), Conv2d("mixed", 8, 12, (1, 1))]
+    model = model_of(ending_in_dense((3, 5, 4), layers))
+    tensors = dict(model.tensors)
+    tensors["stem.weight"] = tensors["stem.weight"] * np.float32(1e4)  # values on both sides of the bounds
+    tensors["scaled.scale"] = np.resize(np.float32([1e-3, -1e-3, 2e-4, -4e-4]), 8)
+    tensors["scaled.shift"] = np.full(8, shift, np.float32)
+    model = Model(model.network, tensors, {})
+    (node,) = nodes_of(graph_of(model), "scaled")
+    assert isinstance(node.operation, AffineOperation) and node.operation.activation.name == "within"
+    for dtype in ("float32", "bfloat16"):
+        assert_right(model, Decisions(), 2, dtype, tolerance=TOLERANCES[dtype])
