@@ -28,7 +28,7 @@ def _grid_sample(importer: Importer, node: Node) -> None:
     if padding not in PADDING_MODES:
         raise ModelError(f"its padding mode {padding!r} is unknown")
     view = importer.data(node).with_batch()
-    grid = importer.of_one_input(view, importer.constants[node.inputs[1]]).astype(np.float64)
+    grid = importer.of_one_input(view, importer.constants[node.inputs[1]]).astype(np.float32)
     if len(view.axes) != 3:
         raise ModelError(f"its input is {importer.describe(view)}; only images can be sampled")
     if grid.ndim != 4 or grid.shape[3] != 2 or not np.isfinite(grid).all():
@@ -55,14 +55,17 @@ def _grid_sample(importer: Importer, node: Node) -> None:
 
 def _position(position: np.ndarray, extent: int, padding: str, are_corners: bool) -> np.ndarray:
     """Convert positions from -1 to 1 to pixels, moved into the image if it is not padded with zeros. -1 and 1 are the
-    centres of the outermost pixels if `are_corners`, else their outer edges."""
+    centres of the outermost pixels if `are_corners`, else their outer edges.
+
+    The arithmetic is that of ONNX Runtime in float32, so that positions halfway between pixels are rounded alike.
+    """
     pixels = (position + 1) / 2 * (extent - 1) if are_corners else ((position + 1) * extent - 1) / 2
     if padding == "reflection":
         first, last = (0.0, extent - 1.0) if are_corners else (-0.5, extent - 0.5)
         span = last - first
         distance = np.abs(pixels - first) % (2 * span) if span else np.zeros_like(pixels)
         pixels = first + np.minimum(distance, 2 * span - distance)
-    return pixels if padding == "zeros" else np.clip(pixels, 0, extent - 1)
+    return (pixels if padding == "zeros" else np.clip(pixels, 0, extent - 1)).astype(np.float64)
 
 
 def _weights(x: np.ndarray, y: np.ndarray, rows: int, columns: int, is_nearest: bool) -> np.ndarray:

@@ -37,6 +37,18 @@ def test_images_are_sampled_as_onnx_runtime_does(folder, size, to, mode, padding
     ends(chain, 4 * to[0] * to[1], folder, batch=batch)
 
 
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("corners", [0, 1])
+def test_positions_halfway_between_pixels_are_rounded_as_in_float32(padding: str, corners: int, tmp_path: Path) -> None:
+    for rows, columns in ((5, 7), (7, 4), (9, 3)):
+        chain = Chain(1, 4, 6)
+        across, down = (np.linspace(-1, 1, count) for count in (columns, rows))
+        grid = np.stack(np.meshgrid(across, down), axis=-1)[None].astype(np.float32)
+        chain.add("GridSample", chain.constant(grid), mode="nearest", padding_mode=padding, align_corners=corners)
+        chain.add("Flatten")
+        assert import_network(chain.save(tmp_path)).comparison.passed
+
+
 def test_a_variable_batch_and_names_before_opset_20(tmp_path: Path) -> None:
     chain = Chain(3, 4, 6)
     chain.add("GridSample", chain.constant(np.zeros((1, 2, 2, 2), np.float32)), mode="bilinear")
