@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,8 +27,10 @@ from ..simulator.machine.chip import find_target
 from .backend import DTYPES, EIGHT_BITS, NETWORK_DTYPES, Backend, BackendInfo, KernelError, LaunchResult, LaunchTime
 from .calibration import Calibration, own_calibration
 from .launch_options import DEFAULT_LAUNCHES, LaunchOptions
-from .layer_launches import plan_layers, row_of, specs_of
+from .layer_launches import plan_layers, predicted_us, row_of, specs_of
 from .model_flops import row_operations, with_model_flops
+from .quicker_layers import quicker
+from .simulated import SimulatedBackend
 from .timing import BATCH, Row, add_times, with_batch
 
 _LOG = logging.getLogger(__name__)
@@ -79,7 +83,8 @@ def plan_launches(
         _check_one_core(model, info, "as asked for")
         return LayerLaunches(model, dtype, None, config)
     try:
-        return NetworkLaunches(model, dtype, config, options.instructions, batch, info.has_layer_times)
+        launches = NetworkLaunches(model, dtype, config, options.instructions, batch, info.has_layer_times)
+        return quicker(model.network, dtype, info, batch, launches, lambda: LayerLaunches(model, dtype, None, config))
     except Unsupported as reason:
         why = str(reason)
     except Exception as fault:  # a bug in planning must not stop the network: launches of single layers still work
@@ -164,6 +169,22 @@ class LayerLaunches:
         """See `Launches`."""
         return self._times([step.time(backend, batch, self._dtype) for step in self._steps], batch)
 
+    def predicted_us(
+        self, target: str, batch: int, most: float = math.inf, least: Mapping[str, float] = MappingProxyType({})
+    ) -> float:
+        """Return the predicted microseconds of a batch of the given size, or a lower bound if the prediction reaches
+        `most`.
+
+        `least` contains lower bounds on the microseconds of layers, which are used until the launches of the layers are
+        predicted.
+        """
+        backend, total = SimulatedBackend(target), sum(least.values())
+        for step in sorted(self._steps, key=lambda step: not step.layers):  # one bound may cover several steps
+            if total >= most:
+                break
+            total += step.predicted_us(backend, batch, self._dtype) - sum(least.get(name, 0.0) for name in step.layers)
+        return total
+
     def show(self, batch: int) -> list[ShownLaunch]:
         """See `Launches`."""
         return [step.show(batch) for step in self._steps]
@@ -246,6 +267,13 @@ class NetworkLaunches:
             result = backend.time(self._kernel, **specs_of(plan, self._dtype), program=plan.program)
             results.append((number, plan, result))
         return self._rows_of(results, batch)
+
+    def predicted_us(self, target: str, batch: int) -> float:
+        """Return the predicted microseconds of a batch of the given size.
+
+        Its launches were timed when they were planned.
+        """
+        return sum(predicted_us(plan, target) for _, plan in self._planned(batch))
 
     def _planned(self, batch: int) -> Iterator[tuple[int, LaunchPlan]]:
         """Yield the launches of a batch, each with the number of its segment."""

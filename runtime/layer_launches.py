@@ -28,6 +28,7 @@ from ..models.checks import INPUT, Shape
 from ..models.files import Model
 from ..models.layers import Combine, Concat, Conv2d, Dense, Layer, Softmax
 from ..models.layout import pack_conv2d
+from ..simulator.timing.constants import machine
 from .backend import ArraySpec, Backend, KernelError, LaunchResult
 from .timing import BATCH, Row, with_batch
 
@@ -70,6 +71,10 @@ class KernelStep:
         operands = [ArraySpec(operand.shape, operand.dtype) for operand in self.operands]
         return backend.time(_kernel(self.kernel), *data, *operands, **self.parameters)
 
+    def predicted_us(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> float:
+        """Return the microseconds that the simulator predicts for the step."""
+        return self.time(backend, batch, dtype).time.latency_us
+
     def show(self, batch: int) -> ShownLaunch:
         """Return the launch without graph passes, since a single kernel is not lowered."""
         return ShownLaunch(self.name, self.kernel, batch)
@@ -111,6 +116,10 @@ class ProgramStep:
         plan = self._plan(batch)
         return backend.time(_kernel("run_network"), **specs_of(plan, dtype), program=plan.program)
 
+    def predicted_us(self, backend: Backend, batch: int, dtype: np.dtype[Any]) -> float:
+        """Return the predicted microseconds of the step, which was timed on the simulator when it was planned."""
+        return predicted_us(self._plan(batch), backend.info.target)
+
     def show(self, batch: int) -> ShownLaunch:
         """Return the launch with its graph after each pass."""
         return replace(self.planner.show(batch), name=self.name)
@@ -126,6 +135,11 @@ class ProgramStep:
 
 
 LayerStep: TypeAlias = KernelStep | ProgramStep
+
+
+def predicted_us(plan: LaunchPlan, target: str) -> float:
+    """Return the predicted microseconds of a launch, including its start."""
+    return (plan.nanoseconds + machine(target).launch_ns) / 1000
 
 
 def specs_of(plan: LaunchPlan, dtype: np.dtype[Any]) -> dict[str, ArraySpec]:
