@@ -44,23 +44,25 @@ def floor_of(network: Network, dtype: str, batch: int, target: str, lnc: int = 1
     itemsize = 1 if dtype == EIGHT_BITS else DTYPES[dtype].itemsize
     rate = constants.dma_sustained if lnc == 1 else lnc * of_two_cores(constants)["dma_sustained"]
     moved_ns = itemsize * _elements(network, batch) / rate
-    computed_ns = _multiplying_ns(network, dtype, batch, target) / lnc
-    floor_ns = _empty_launch_ns(constants) + max(moved_ns, computed_ns)
+    computed_ns = sum(multiplying_ns(network, dtype, batch, target).values()) / lnc
+    floor_ns = empty_launch_ns(constants) + max(moved_ns, computed_ns)
     return Floor(floor_ns / 1000, "hbm" if moved_ns >= computed_ns else "tensor")
 
 
-def _multiplying_ns(network: Network, dtype: str, batch: int, target: str) -> float:
-    """Return the minimum time in nanoseconds that the Tensor Engine of a core spends on a network."""
+def multiplying_ns(network: Network, dtype: str, batch: int, target: str) -> dict[str, float]:
+    """Return the minimum time in nanoseconds that the Tensor Engine of a core spends on each layer, keyed by name."""
     chip = find_target(target)
     is_narrow, is_old = dtype == EIGHT_BITS, chip.generation == 2
     least = 1.0 if is_narrow else _filtering_share(is_old, DTYPES[dtype].itemsize)
     passes = _FLOAT32_PASSES if dtype == "float32" else _DOUBLE_ROWS if is_narrow and not is_old else 1
-    shapes = network.shapes()
-    count = sum(_multiplications(layer, [shapes[name] for name in layer.inputs], least) for layer in network.layers)
-    return batch * passes * count / (PARTITIONS**2 * chip.tensor_ghz)
+    ns_per_multiplication, shapes = batch * passes / (PARTITIONS**2 * chip.tensor_ghz), network.shapes()
+    return {
+        layer.name: ns_per_multiplication * _multiplications(layer, [shapes[name] for name in layer.inputs], least)
+        for layer in network.layers
+    }
 
 
-def _empty_launch_ns(m: Machine) -> float:
+def empty_launch_ns(m: Machine) -> float:
     """Return the minimum time in nanoseconds that a launch takes in addition to its work.
 
     It consists of the start, the latency of the first load and the latency of the last store, each for prepared or
