@@ -21,6 +21,7 @@ from ..network import Network
 from .builder import BuiltOutput, NetworkBuilder
 from .expansions import EXPANSIONS
 from .importer import Importer
+from .layer_table import needed
 from .onnx_attributes import integer
 from .onnx_constants import CONSTANT_OPS, Folder
 from .onnx_cut import Cut
@@ -300,6 +301,8 @@ class Walk:
         source = View.of(read, shape).reshaped((math.prod(shape),), True)
         result = self.importer.rows(softmax_over(self.importer, source, (0,), softmax.log))
         added = {other: layer for other, layer in builder.layers.items() if other not in known}
+        reads = {read for layer in added.values() for read in layer.inputs}
+        added = needed(known, reads) | added  # a layer that is used again may come after the softmax
         builder.layers = {}
         for other, layer in known.items():
             inputs = tuple(result if read == name else read for read in layer.inputs)
