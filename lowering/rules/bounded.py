@@ -23,6 +23,7 @@ from ..graph.lazy import LazyArray
 FLOAT32 = float(np.finfo(np.float32).max)
 EVERY = 3  # the Scalar Engine computes one in this many parts
 FARTHEST, FARTHEST_FLOAT16 = 1e30, 65504.0  # no value is farther from zero, so such a bound is never crossed
+MOST_SHIFT = 100.0  # in float32, bounds of larger shifts would leave fewer exact digits of the sums
 FLOAT16_SCALES = (1 / 64, 64.0)  # scales outside this range might make filters overflow or underflow in float16
 
 
@@ -35,6 +36,8 @@ def fold_scales(builder: GraphBuilder, layer: Conv2d) -> tuple[LazyArray, np.nda
     (read,) = layer.inputs
     scale, shift = (builder.tensor(builder.layers[read], name).astype(np.float64) for name in ("scale", "shift"))
     if builder.dtype == np.float16 and not _fits_float16(scale):
+        return None
+    if builder.dtype == np.float32 and abs(shift).max() > MOST_SHIFT:
         return None
     is_limited = _split_parts(builder, read, number)
     builder.nodes[number] = _limited(builder.nodes[number], builder.dtype)

@@ -79,3 +79,13 @@ def test_a_scaled_relu_of_large_values_is_bounded_far_from_zero(shift: float) ->
     assert isinstance(node.operation, AffineOperation) and node.operation.activation.name == "within"
     for dtype in ("float32", "bfloat16"):
         assert_right(model, Decisions(), 2, dtype, tolerance=TOLERANCES[dtype])
+
+
+def test_a_relu_far_from_zero_is_not_folded_in_float32() -> None:
+    """Its bounds would cancel in sums of float32: 64 channels that are never positive add the rounding of 64 bounds."""
+    layers: list[Layer] = [conv("stem", 3, 64, 3), Affine("scaled", (64,), "relu"), Conv2d("mixed", 64, 12, (1, 1))]
+    model = model_of(ending_in_dense((3, 5, 4), layers))
+    tensors = dict(model.tensors)
+    tensors["scaled.scale"] = np.ones(64, np.float32)
+    tensors["scaled.shift"] = np.where(np.arange(64) < 60, -3e4, 0.0).astype(np.float32)
+    assert_right(Model(model.network, tensors, {}), Decisions(), 2, "float32", tolerance=TOLERANCES["float32"])
