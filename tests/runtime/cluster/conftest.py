@@ -16,7 +16,7 @@ VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # use only the loopback address
     "RAY_health_check_period_ms": "500",
-    "RAY_health_check_timeout_ms": "10000",
+    "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "4",
 }
 NODE = {"object_store_memory": 80 << 20, "include_dashboard": False}

@@ -88,7 +88,8 @@ def test_a_lost_node_loses_no_answer(cluster, shared) -> None:
         taken: list[np.ndarray] = []
         run = collect(session, batches())
     assert_same(run, run_alone(np.concatenate(taken), 4))
-    assert len(taken) < 200 and warnings and all("its inputs go to another" in line for line in warnings)
+    # Ray may also start a worker on the lost node before it knows of the loss.
+    assert len(taken) < 200 and any("its inputs go to another" in line for line in warnings)
 
 
 @pytest.mark.slow
