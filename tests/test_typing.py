@@ -21,7 +21,7 @@ def run(*command: object, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand
 def test_mypy_reads_the_types_of_an_editable_install(tmp_path: Path) -> None:
     """A copy is installed, since setuptools writes its links beside the sources."""
     pytest.importorskip("setuptools", minversion="77")
