@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,12 @@ class Reply:
     def json(self) -> Any:
         """Return the body as JSON, which must not contain NaN."""
         return json.loads(self.body, parse_constant=lambda text: 1 / 0)
+
+
+def _heed_signals() -> None:
+    """Ignore no signal that the tests ignore, as they do under nohup or as a shell's background job."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass
@@ -81,6 +88,7 @@ def running_server(
                 stdin=subprocess.DEVNULL,
                 stderr=stream,
                 env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+                preexec_fn=_heed_signals,
             )
         try:
             server = RunningServer(process, 0, log)
