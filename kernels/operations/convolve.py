@@ -136,11 +136,11 @@ def _epilogues(launch, operation, plan, order, reads, out):
     for out_tile in plan.weights.out_tiles:
         part = order.position(out_tile.index, PARTITIONS)[2]
         if part == len(ends):
-            by_matmul = _adds_by_matmul(operation, plan, reads[out_tile.index], out)
-            end = _epilogue(launch, operation, part, out_tile.size, by_matmul)
-            if _adds_plainly(launch, operation, out_tile.size, out):
-                end.diagonal = launch.identity()[0 : out_tile.size, 0 : out_tile.size]
-            ends.append(end)
+            if operation.is_scaled:
+                by_matmul = _adds_to_scaled(operation, plan, reads[out_tile.index], out)
+            else:
+                by_matmul = _adds_to_plain(launch, operation, out_tile.size, out)
+            ends.append(_epilogue(launch, operation, part, out_tile.size, by_matmul))
     return ends
 
 
@@ -155,30 +155,32 @@ def _epilogue(launch, operation, part, rows, adds_by_matmul):
         columns = columns[: -operation.bounds]
     epilogue = Epilogue(*columns)
     epilogue.bounds = bounds
-    if adds_by_matmul:
+    if adds_by_matmul and operation.is_scaled:
         epilogue.diagonal = diagonal_of(epilogue.inverse, launch.dtype)
+    elif adds_by_matmul:
+        epilogue.diagonal = launch.identity()[0:rows, 0:rows]
     return epilogue
 
 
-def _adds_by_matmul(operation, plan, reads, out):
+def _adds_to_scaled(operation, plan, reads, out):
     """True if the Tensor Engine adds the addend to scaled sums.
 
     If there are few matmuls, it would otherwise wait for the Vector Engine. A diagonal matrix is worth its cost if
     there is at least one bank of outputs.
     """
-    if not operation.is_scaled or len(operation.sources) == 1:
+    if len(operation.sources) == 1:
         return False
     enough = out.images * operation.rows * operation.columns >= nl.tile_size.psum_bank_fmax
     return enough and ceil_div(len(reads), 2) * len(plan.steps) <= QUICK_MATMULS
 
 
-def _adds_plainly(launch, operation, channels, out):
+def _adds_to_plain(launch, operation, channels, out):
     """True if the Tensor Engine adds the addend, multiplied by an identity matrix, to sums of 16-bit values.
 
     The Vector Engine would add it with an instruction of its own before the activation, which takes longer than a
     matmul of a few columns.
     """
-    if len(operation.sources) == 1 or operation.is_scaled or operation.activation.is_identity or channels < 2:
+    if len(operation.sources) == 1 or operation.activation.is_identity or channels < 2:
         return False
     few = out.images * operation.rows * operation.columns <= nl.tile_size.psum_bank_fmax
     return few and itemsize(launch.dtype) == 2
