@@ -279,12 +279,13 @@ class _Simulation:
         for encoded in successors:
             successor, kind = encoded >> 2, encoded & 3
             to = queues[successor]
-            since = read if kind == WAR else result_time
-            when = since + hops[to]
             if kind == ORDER:
                 since = when = self.start[index]
             elif to == queue and not is_dma and (queue == PE or kind != RAW):
                 since = when = end  # accesses of the same engine are in order
+            else:
+                since = read if kind == WAR else result_time
+                when = since + hops[to]
             if when > ready[successor]:
                 ready[successor] = when
                 self.since[successor] = since
