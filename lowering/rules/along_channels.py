@@ -20,8 +20,12 @@ from ..graph.lazy import LazyArray
 
 def is_read_along_channels(builder: GraphBuilder, layer: Reshape) -> bool:
     """True if a layer reshapes features only for a convolution along their channels."""
-    readers = [reader for reader in builder.model.network.layers if layer.name in reader.inputs]
+    readers = _readers(builder, layer)
     return len(readers) == 1 and is_along_channels(builder, readers[0])
+
+
+def _readers(builder: GraphBuilder, layer: Layer) -> list[Layer]:
+    return [reader for reader in builder.model.network.layers if layer.name in reader.inputs]
 
 
 def is_along_channels(builder: GraphBuilder, layer: Layer) -> bool:
@@ -37,7 +41,7 @@ def is_along_channels(builder: GraphBuilder, layer: Layer) -> bool:
     is_plain = layer.pool_size == 1 and layer.stride == (1, 1) and layer.kernel_size[0] == 1
     if not is_row or not is_plain or layer.padding[::2] != (0, 0) or shapes[layer.name] != row:
         return False
-    readers = [reader for reader in network.layers if layer.name in reader.inputs]
+    readers = _readers(builder, layer)
     are_reshaped = all(isinstance(reader, Reshape | Flatten) for reader in readers)
     values = [shapes[before.inputs[0]], *(shapes[reader.name] for reader in readers)]
     is_returned = any(output.layer == layer.name for output in network.named_outputs)
